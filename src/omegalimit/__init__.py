@@ -1,0 +1,62 @@
+"""Where does training go? Dynamics integrated to arrival, the limit problem that theory predicts, a verdict on both.
+
+The public names are loaded on first use, so that `import omegalimit` costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .catalogue import SYSTEMS as SYSTEMS
+    from .catalogue import load as load
+    from .certificate import Certificate as Certificate
+    from .claims import Assumption as Assumption
+    from .claims import Kind as Kind
+    from .claims import Outcome as Outcome
+    from .claims import Verdict as Verdict
+    from .limits import MaxMargin as MaxMargin
+    from .record import Record as Record
+    from .record import read as read_record  # noqa: F401
+    from .record import write as write_record  # noqa: F401
+    from .solvers import Solution as Solution
+    from .solvers import solve as solve
+
+    __version__: str
+
+# Public name -> where it lives, "module:attribute". To add one: a line here and a line above, held together by a test.
+_PUBLIC = {
+    "Assumption": "claims:Assumption",
+    "Certificate": "certificate:Certificate",
+    "Kind": "claims:Kind",
+    "MaxMargin": "limits:MaxMargin",
+    "Outcome": "claims:Outcome",
+    "Record": "record:Record",
+    "SYSTEMS": "catalogue:SYSTEMS",
+    "Solution": "solvers:Solution",
+    "Verdict": "claims:Verdict",
+    "load": "catalogue:load",
+    "read_record": "record:read",
+    "solve": "solvers:solve",
+    "write_record": "record:write",
+}
+
+__all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("omegalimit")
+    elif name in _PUBLIC:
+        from importlib import import_module
+
+        module, attribute = _PUBLIC[name].split(":")
+        value = getattr(import_module(f".{module}", __name__), attribute)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

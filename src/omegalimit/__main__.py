@@ -1,0 +1,7 @@
+"""`python -m omegalimit`: the same as the command `omegalimit`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

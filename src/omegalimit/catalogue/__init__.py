@@ -1,0 +1,36 @@
+"""Every system in the catalogue. To add one: write its file, add one line here.
+
+The mapping holds text only, so that listing the catalogue imports none of the systems.
+"""
+
+import importlib
+from typing import NamedTuple
+
+from ._system import AbstractSystem as AbstractSystem
+from ._system import Counter as Counter
+from ._system import Findings as Findings
+
+
+class Entry(NamedTuple):
+    """Where a system lives, and one line on what it asks."""
+
+    module: str
+    cls: str
+    line: str
+
+
+SYSTEMS: dict[str, Entry] = {
+    "softmax-attention": Entry(
+        "omegalimit.catalogue.attention.softmax_attention",
+        "SoftmaxAttention",
+        "one-layer softmax attention: which maximum margin does gradient flow select?",
+    ),
+}
+
+
+def load(name: str) -> type[AbstractSystem]:
+    """The class of the system `name`. Raises `ValueError` for a name that is not in the catalogue."""
+    if name not in SYSTEMS:
+        raise ValueError(f"there is no system {name!r}; the catalogue has: {', '.join(SYSTEMS)}.")
+    entry = SYSTEMS[name]
+    return getattr(importlib.import_module(entry.module), entry.cls)

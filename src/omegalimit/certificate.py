@@ -1,0 +1,54 @@
+"""Certificates: two-sided bounds on the maximum margin, recomputed from the problem and a candidate alone."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeltaRank:
+    """Every optimum has all but the share `delta` of its norm in a space of dimension (or on a support of size) `rank`.
+
+    Proved from the dual (von Neumann's trace inequality): with `|M| = 1` in the dual norm and `s_i` its sorted
+    singular values (for l1: sorted absolute entries), every optimum `W` of norm one has
+    `sum_i (1 - s_i) sigma_i(W) <= gap`, hence `delta = gap / (1 - s_{rank+1})`. Derived here.
+    """
+
+    rank: int
+    delta: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """Bounds `lower <= gamma* <= upper` on the maximum margin `gamma* = max_W min_k <A_k, W> / |W|`.
+
+    - `lower`: the candidate's own margin `min_k <A_k, W> / |W|`; negative where it misclassifies, never clipped.
+    - `upper`: `|sum_k p_k A_k|` in the dual norm, with `p` the multipliers clipped to be non-negative, of sum one.
+    - `slack`: rounding error of either bound, absolute, first-order estimate (about `eps * max_k |A_k|`).
+    - `point`: the candidate scaled to least margin 1 (as given, scaled to norm 1, when its margin is not positive).
+    - `multipliers`: `p`, shape `(N,)`.
+    - `n_clipped`, `clipped_mass`: how many multipliers were negative, and their share of the absolute sum.
+    - `delta_rank`: see `DeltaRank`; `None` where nothing can be proved.
+    - `multipliers_given`: false when the multipliers were found here by non-negative least squares, which loses accuracy.
+    """
+
+    lower: float
+    upper: float
+    slack: float
+    point: Float[np.ndarray, "..."]
+    multipliers: Float[np.ndarray, " N"]
+    n_clipped: int
+    clipped_mass: float
+    delta_rank: DeltaRank | None
+    multipliers_given: bool
+
+    @property
+    def gap(self) -> float:
+        """`(upper - lower) / upper`: zero if and only if the pair is optimal; `inf` when `upper` is zero."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0 else float("inf")
+
+    @property
+    def relative_slack(self) -> float:
+        """Rounding error of `gap`, first order: `slack (1/upper + 1/upper)`; `inf` when `upper` is zero."""
+        return 2 * self.slack / self.upper if self.upper > 0 else float("inf")

@@ -1,0 +1,300 @@
+"""The command `omegalimit`: list the catalogue, show a system, run it.
+
+It holds no logic: it reads options, calls `check`, and hands what was found to the table, the record or JSON.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import inspect
+import io
+import json
+import os
+import re
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from .catalogue import SYSTEMS, AbstractSystem, Findings, load
+from .claims import Outcome, Verdict
+
+_USAGE, _BUG, _INTERRUPTED = 2, 70, 130
+_EPILOG = """exit status of run: 0 all claims hold; 1 a claim fails; 3 none fails, some are inconclusive;
+2 wrong usage or bad input; 130 interrupted. With --counter: 0 when every counter-instance fails as it
+should, else 1."""
+_RUN_HELP = f"""usage: omegalimit run NAME [--data FILE] [--weights FILE] [--seed N] [--counter NAME|all]
+                          [--out DIR] [--json] [--quiet] [the system's own options]
+
+Runs the system NAME of the catalogue, judges every claim, and prints the verdicts.
+`omegalimit run NAME --help` has all options of NAME; `omegalimit list` has the names.
+
+{_EPILOG}"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options:
+    """How to run, whatever the system."""
+
+    counter: str | None = None
+    """Run this counter-instance instead ("all" for each of them): one assumption is broken on purpose."""
+    out: Path | None = None
+    """Write a record, with figures, into a new folder in this one, which is made when missing."""
+    json: bool = False
+    """Print one JSON document instead of the table."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise ValueError(f"{message}; see `{self.prog} --help`.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with the arguments `argv` (those of the process by default) and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Greek is no reason to stop
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return _reader_left()
+    except KeyboardInterrupt:
+        return _complain("interrupted; nothing half-written is left.", _INTERRUPTED)
+    except SystemExit as stop:  # from the parsers' --help and --version
+        return stop.code if isinstance(stop.code, int) else 0
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        return _complain(f"error: {_one_line(error)}", _USAGE)
+    except Exception as error:
+        traceback.print_exc()
+        return _complain(f"error: this is a fault of omegalimit, please report it: {_one_line(error)}", _BUG)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"]:
+        return _run(arguments[1:])
+    parser = _Parser(prog="omegalimit", description="Where does training go?", epilog=_EPILOG)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    listing = commands.add_parser("list", help="list the catalogue")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    showing = commands.add_parser("show", help="show a system: what it claims, its options, its counter-instances")
+    showing.add_argument("name", metavar="NAME")
+    commands.add_parser("run", help="run a system and judge its claims", add_help=False)
+    chosen = parser.parse_args(arguments)
+    if chosen.version:
+        from . import __version__
+
+        print(f"omegalimit {__version__}")
+    elif chosen.command == "list":
+        _list(as_json=chosen.json)
+    elif chosen.command == "show":
+        _show(chosen.name)
+    else:
+        raise ValueError("what to do? `omegalimit list`, `omegalimit show NAME` or `omegalimit run NAME`.")
+    return 0
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"name": name, "line": entry.line} for name, entry in SYSTEMS.items()], indent=1))
+        return
+    width = max(map(len, SYSTEMS))
+    for name, entry in SYSTEMS.items():
+        print(f"{name:<{width}}  {entry.line}")
+
+
+def _show(name: str) -> None:
+    cls = load(name)
+    print(f"{name}: {cls.title}\n\n{inspect.getdoc(cls) or ''}\n\nOptions and their defaults:\n")
+    defaults: Any = cls()
+    for field in dataclasses.fields(defaults):
+        print(f"  --{field.name.replace('_', '-')} = {getattr(defaults, field.name)}")
+    print("\nCounter-instances (--counter NAME):\n")
+    for counter_name, counter in defaults.counters.items():
+        print(f"  {counter_name}: {counter.text}")
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(_RUN_HELP)
+        return 0
+    # The name may come after options, where it is looked for among the systems.
+    name = next((a for a in arguments if a in SYSTEMS or (a is arguments[0] and not a.startswith("-"))), None)
+    if name is None:
+        raise ValueError(f"which system? `omegalimit run NAME`; the catalogue has: {', '.join(SYSTEMS)}.")
+    arguments.remove(name)
+    _keep_compiled_code()
+    system, options = _parse(name, load(name), arguments)
+    wanted = _wanted_counters(system, options.counter)
+    from . import record
+    from .report import progress
+
+    if options.out is not None:
+        record.prepare(options.out)
+    started, wall, cpu = datetime.datetime.now(datetime.UTC), time.monotonic(), time.process_time()
+    with contextlib.ExitStack() as stack:
+        show = (lambda text, fraction: None) if options.quiet else stack.enter_context(progress.shown(sys.stderr))
+        findings, counters = _counters(system, wanted, show) if wanted else (system.check(show), [])
+    path, trouble = None, None
+    if options.out is not None:
+        try:
+            path = record.write(
+                findings,
+                folder=options.out,
+                system=name,
+                seed=getattr(system, "seed", None),
+                counters=counters,
+                started=started,
+                cpu_seconds=time.process_time() - cpu,
+                wall_seconds=time.monotonic() - wall,
+                illustrate=_illustrate,
+            )
+        except (OSError, ValueError) as error:  # the result is printed all the same
+            trouble = f"error: no record was written in {str(options.out)!r}: {_one_line(error)}"
+    status = _status(findings.verdicts) if not wanted else int(not all(c.as_expected for c in counters))
+    try:
+        if options.json:
+            print(json.dumps(_document(name, findings, counters, path), indent=1, ensure_ascii=False, allow_nan=False))
+        else:
+            from .report import table
+
+            table.show(findings, counters, sys.stdout)
+            if path is not None or options.out is None:
+                print("no record was written (--out DIR writes one)." if path is None else f"record: {path}")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+    return status if trouble is None else _complain(trouble, _USAGE)
+
+
+def _parse(name: str, cls: type[AbstractSystem], arguments: list[str]) -> tuple[AbstractSystem, _Options]:
+    """The system with its fields set, and how to run it, by tyro; its complaint, a box, is made one line."""
+    import tyro
+
+    def asked(system, options):
+        return system, options
+
+    asked.__annotations__ = {
+        "system": Annotated[cls, tyro.conf.arg(name="")],
+        "options": Annotated[_Options, tyro.conf.arg(name=""), tyro.conf.FlagCreatePairsOff],
+    }
+    prog, box = f"omegalimit run {name}", io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(asked, prog=prog, description=f"{cls.title}\n\n{_EPILOG}", args=arguments)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+    # Sections between rules: what is wrong, then hints. Drawn in ASCII, a section with the title comes first.
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box.getvalue())
+    inside = "\n".join(line.strip("│ ") for line in text.splitlines() if not line.startswith(("╭", "╰")))
+    sections = [part.strip().splitlines() for part in re.split(r"^[─-]+$", inside, flags=re.MULTILINE)]
+    wrong, *hints = sections if "╭" in text else sections[1:] or sections
+    text = " ".join(wrong) or "wrong usage"
+    if hints and hints[0][0] == "Perhaps you meant:":
+        text += f"; perhaps you meant {hints[0][1].strip()}"
+    raise ValueError(f"{text.rstrip('.')}; see `{prog} --help`.")
+
+
+def _wanted_counters(system: AbstractSystem, asked: str | None) -> list[str]:
+    if asked is None:
+        return []
+    names = list(system.counters)
+    if asked != "all" and asked not in names:
+        raise ValueError(f"--counter: there is no counter-instance {asked!r}; there are: {', '.join(names)}, or all.")
+    return names if asked == "all" else [asked]
+
+
+def _counters(system: AbstractSystem, names: list[str], show: Any) -> tuple[Findings, list]:
+    """Run the counter-instances; the first value has their settings, notes and arrays, and no verdicts."""
+    from .record import CounterResult
+
+    results, arrays, notes = [], {}, []
+    for index, name in enumerate(names):
+        counter = system.counters[name]
+
+        def part(text: str, fraction: float, index: int = index, name: str = name) -> None:
+            show(f"{name}: {text}", (index + fraction) / len(names))
+
+        found = counter.check(part)
+        arrays |= {f"counters/{name}/{group}": dataset for group, dataset in found.arrays.items()}
+        notes += [f"{name}: {note}" for note in found.notes]
+        as_expected, verdicts = counter.as_expected(found), found.verdicts
+        results.append(
+            CounterResult(
+                name=name, text=counter.text, expected=counter.expected, verdicts=verdicts, as_expected=as_expected
+            )
+        )
+    settings = {f.name: getattr(system, f.name) for f in dataclasses.fields(system)}  # pyright: ignore[reportArgumentType]
+    return Findings(verdicts=(), settings=settings, arrays=arrays, notes=tuple(notes)), results
+
+
+def _document(name: str, findings: Findings, counters: list, path: Path | None) -> Mapping[str, Any]:
+    from .record import counter_to_json, plain, verdict_to_json
+
+    return {
+        "system": name,
+        "settings": {**plain(findings.settings), "not_applicable": plain(findings.not_applicable)},
+        "verdicts": [verdict_to_json(v) for v in findings.verdicts],
+        "counters": [counter_to_json(c) for c in counters],
+        "notes": list(findings.notes),
+        "record": None if path is None else str(path),
+    }
+
+
+def _illustrate(record: Any, folder: Path) -> None:
+    from .report import figures
+
+    try:
+        figures.save(record, folder)
+    except Exception as error:  # the record is worth more than its pictures
+        _complain(f"warning: the record has no figures: {_one_line(error)}", 0)
+
+
+def _status(verdicts: Sequence[Verdict]) -> int:
+    outcomes = {v.outcome for v in verdicts}
+    if Outcome.FAILS in outcomes:
+        return 1
+    return 0 if outcomes == {Outcome.HOLDS} else 3
+
+
+def _keep_compiled_code() -> None:
+    """Have JAX keep what it compiles in the user's cache folder, unless told otherwise or unable to write there."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = (Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~")) / ".cache") / "omegalimit"
+    warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _complain(text: str, status: int) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        print(f"omegalimit: {text}", file=sys.stderr, flush=True)
+    return status
+
+
+def _reader_left() -> int:
+    """The reader of the output has gone (`| head`): the rest goes nowhere, so that Python's own last flush is quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

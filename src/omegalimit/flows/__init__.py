@@ -1,0 +1,8 @@
+"""How a problem is trained: one dynamics a file."""
+
+from ._polish import Polished as Polished
+from ._state import Arrival as Arrival
+from ._state import measure as measure
+from .gradient_flow import FlowResult as FlowResult
+from .gradient_flow import Plateau as Plateau
+from .gradient_flow import gradient_flow as gradient_flow

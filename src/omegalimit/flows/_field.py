@@ -1,0 +1,92 @@
+"""Gradient flow in polar coordinates on the direction clock, with the sharpness frozen at a cap.
+
+`theta = r omega`, `lr = log r`, `S = unit r^D`, `g = sum_k q_k grad h_k(omega)`, `a = omega . g`:
+
+    omega' = g - a omega,    lr' = a,    u' = exp(-(D - 2) lr - log unit - M - u),    u = log(t + t0)
+
+in the clock `ds = unit r^(D-2) e^M dt`. Past the cap `S` in `q` and `M` stays at `S_c` and u stands still: M then belongs
+to `S_c` and time has no meaning. `t0` makes u' = 1 at the start, so that the clock's first steps are not stiff.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..problem import AbstractProblem
+
+
+def pack(problem: AbstractProblem, theta: np.ndarray) -> np.ndarray:
+    """The state `y = (omega, lr, u)` at parameters theta, shape (N + 2,)."""
+    r = float(np.linalg.norm(theta))
+    omega, lr = theta / r, np.log(r)
+    M = float(log_normaliser(problem, omega, problem.degree * lr + np.log(problem.unit)))
+    return np.concatenate([omega, [lr, -(problem.degree - 2) * lr - np.log(problem.unit) - M]])
+
+
+@eqx.filter_jit
+def log_normaliser(problem: AbstractProblem, omega, log_S):
+    """M at the unit vector omega and sharpness `e^log_S`, a scalar."""
+    return problem.weights(problem.outputs(omega), log_S)[1]
+
+
+def log_sharpness(problem: AbstractProblem, y):
+    """`log S` of a state y."""
+    return problem.degree * y[problem.size] + jnp.log(problem.unit)
+
+
+class Field(eqx.Module):
+    """`y -> y'`; see the module's head. `log_cap` is `log S_c`."""
+
+    problem: AbstractProblem
+    log_cap: Any
+
+    def __call__(self, y):
+        N, D = self.problem.size, self.problem.degree
+        omega, lr, u = y[:N], y[N], y[N + 1]
+        log_S = log_sharpness(self.problem, y)
+        h, vjp = jax.vjp(self.problem.outputs, omega)
+        q, M = self.problem.weights(h, jnp.minimum(log_S, self.log_cap))
+        g = vjp(q)[0]
+        a = omega @ g
+        du = jnp.where(log_S < self.log_cap, jnp.exp(-(D - 2) * lr - jnp.log(self.problem.unit) - M - u), 0.0)
+        return jnp.concatenate([g - a * omega, a[None], du[None]])
+
+
+class Stop(eqx.Module):
+    """When to hand back: arrived to `speed` at the cap, shrunk to nothing, at rest, or the time reached."""
+
+    problem: AbstractProblem
+    log_cap: Any
+    log_low: Any
+    speed: Any
+    until_u: Any
+
+    def __call__(self, y, f):
+        N = self.problem.size
+        log_S = log_sharpness(self.problem, y)
+        slow = jnp.linalg.norm(f[:N]) < self.speed * jnp.abs(f[N])
+        return (
+            ((log_S >= self.log_cap) & slow) | (log_S < self.log_low) | at_rest(f, N) | (y[N + 1] >= self.until_u)
+        )  # fmt: skip
+
+
+REST = 1e-9
+
+
+def at_rest(f, N):
+    """True where the whole gradient, not only its tangential part, has vanished: a finite minimiser, not a direction."""
+    return jnp.linalg.norm(f[: N + 1]) < REST
+
+
+class Keep(eqx.Module):
+    """Keep a state when the sharpness or the direction has moved enough since the last one kept."""
+
+    problem: AbstractProblem
+    step_log_S: Any
+
+    def __call__(self, y, y_kept):
+        N, D = self.problem.size, self.problem.degree
+        return (jnp.abs(D * (y[N] - y_kept[N])) >= self.step_log_S) | (jnp.linalg.norm(y[:N] - y_kept[:N]) >= 0.05)

@@ -1,0 +1,291 @@
+"""What is trained: outputs homogeneous in the parameters, and a loss whose gradient is available in logs at any sharpness.
+
+With `theta = r omega`, `|omega| = 1`, outputs `h` homogeneous of degree `D`, and a fixed `unit` (the outputs' scale),
+the *sharpness* is `S = unit r^D`, so that `h(theta) = S h(omega) / unit`. A problem gives, for the unit-scaled outputs
+`h(omega)` and `log S`,
+
+    -grad L(theta) = unit r^(D-1) e^M g,     g = sum_k q_k grad h_k(omega),     sum of the absolute weights one,
+
+with `q` and `M` computed without a difference of losses and without underflow.
+"""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float, Int
+
+from ._numerics import double_precision
+from .data import TokenData
+from .losses import AbstractLoss, loss_named
+from .models.attention import AbstractAttention
+
+
+class LogWeights(NamedTuple):
+    """Signed multipliers `sign e^{log_abs}` of the constraints, before normalisation; each of shape (K,)."""
+
+    sign: Any
+    log_abs: Any
+
+
+class AbstractProblem(eqx.Module):
+    """A model, its data and its loss, as the flow sees them: one flat parameter vector `theta` of length `size`."""
+
+    degree: eqx.AbstractVar[float]
+    unit: eqx.AbstractVar[Any]
+    loss: eqx.AbstractVar[AbstractLoss]
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Number of parameters."""
+
+    @abc.abstractmethod
+    def outputs(self, theta):
+        """The unit-scaled outputs `h(theta) / unit`, homogeneous of degree `degree`."""
+
+    @abc.abstractmethod
+    def weights(self, h, log_S):
+        """`(q, M)`: ascent weights on the outputs, and the log of what they were divided by."""
+
+    @abc.abstractmethod
+    def selection(self, h):
+        """The tokens that win at present, shape (n,); empty for problems without a choice."""
+
+    @abc.abstractmethod
+    def constraints(self, h, selection):
+        """The margins `m_k` that the limit problem constrains, shape (K,), linear in `h`."""
+
+    @abc.abstractmethod
+    def log_weights(self, h, log_S, selection) -> LogWeights:
+        """The gradient's weights on the `constraints`: negative ones belong to outputs better than the selected."""
+
+    @abc.abstractmethod
+    def log_loss_gap(self, h, log_S):
+        """`log(L - inf L)`, a scalar."""
+
+
+class MarginProblem(AbstractProblem):
+    """A user's own model: any JAX function from parameters to margins, homogeneous of some degree, under a decreasing loss.
+
+    `L(theta) = sum_k l(m_k(theta))`. The degree is measured, and a function that has none is refused with the figure.
+
+    - `margins`: `params -> m`, shape (K,): positive where an example is classified rightly. A JAX function.
+    - `params`: any pytree of arrays; where the degree and the unit are measured, and the start unless another is given.
+    - `loss`: `"exponential"` or `"logistic"`.
+
+    Raises `ValueError` when the margins are not a vector, not finite, or not homogeneous; `TypeError` when `margins` is
+    not a function.
+    """
+
+    function: Callable[[Any], Any] = eqx.field(static=True)
+    unravel: Callable[[Any], Any] = eqx.field(static=True)
+    start: Any
+    degree: float = eqx.field(static=True)
+    unit: Any
+    loss: AbstractLoss
+
+    def __init__(self, margins: Callable[[Any], Any], params: Any, *, loss: str = "exponential"):
+        if not callable(margins):
+            raise TypeError(f"`margins` must be a function from parameters to margins; got {type(margins).__name__}.")
+        with double_precision():
+            params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float64), params)
+            theta, unravel = ravel_pytree(params)
+            self.start = np.asarray(theta)
+            flat = lambda t: margins(unravel(t))  # noqa: E731 - closes over two locals, used four times below
+            self.degree = _measured_degree(flat, self.start)
+            r = float(np.linalg.norm(self.start))
+            jacobian = np.asarray(jax.jacrev(flat)(theta / r))
+        # A power of two, so that dividing by it is exact.
+        self.unit = np.asarray(2.0 ** round(math.log2(max(np.linalg.norm(jacobian, axis=1).max() / self.degree, 1e-300))))
+        self.function = margins
+        self.unravel = unravel
+        self.loss = loss_named(loss)
+
+    @property
+    def size(self) -> int:
+        return self.start.size
+
+    def outputs(self, theta):
+        return self.function(self.unravel(theta)) / self.unit
+
+    def weights(self, h, log_S):
+        log_w = self.loss.log_slope(jnp.exp(log_S) * h)
+        M = jax.nn.logsumexp(log_w)
+        return jnp.exp(log_w - M), M
+
+    def selection(self, h):
+        return jnp.zeros((0,), dtype=int)
+
+    def constraints(self, h, selection):
+        return h
+
+    def log_weights(self, h, log_S, selection):
+        return LogWeights(jnp.ones_like(h), self.loss.log_slope(jnp.exp(log_S) * h))
+
+    def log_loss_gap(self, h, log_S):
+        return jax.nn.logsumexp(self.loss.log_value(jnp.exp(log_S) * h))
+
+    def params(self, theta: Float[np.ndarray, " N"]) -> Any:
+        """The parameters, in the user's own structure, NumPy inside, of a flat vector `theta`."""
+        with double_precision():
+            return jax.tree.map(np.asarray, self.unravel(jnp.asarray(theta)))
+
+
+class AttentionProblem(AbstractProblem):
+    """One-layer softmax attention with a fixed head: `L(theta) = sum_i l(f_i)`, `f_i = sum_l softmax(h_i)_l gamma_il`.
+
+    `h_il = x_il^T W(theta) z_i` are the logits and `gamma_il = y_i v^T x_il` the tokens' scores. `f_i` stays strictly
+    inside the scores' range, so `inf L = sum_i l(max_l gamma_il)` is not attained: the loss gap is what falls.
+    Source of the setting: Sheen, Chen, Wang, Zhou, arXiv 2403.08699; the log-domain forms are derived here.
+
+    - `data`: the tokens; `model`: the parametrisation of W; `loss`: `"exponential"` or `"logistic"`.
+    """
+
+    model: AbstractAttention
+    X: Float[np.ndarray, "n L d"]
+    z: Float[np.ndarray, "n d"]
+    scores: Float[np.ndarray, "n L"]
+    loss: AbstractLoss
+    unit: Any
+    degree: float = eqx.field(static=True)
+
+    def __init__(self, data: TokenData, model: AbstractAttention, *, loss: str = "exponential"):
+        n, L, d = data.X.shape
+        if model.d != d:
+            raise ValueError(f"`model` is for tokens of dimension {model.d}, but the data have dimension {d}.")
+        scale_x, scale_z = _power_of_two(np.abs(data.X).max()), _power_of_two(np.abs(data.z).max())
+        self.X, self.z = data.X / scale_x, data.z / scale_z
+        size_x, size_z = np.linalg.norm(self.X, axis=2).max(), np.linalg.norm(self.z, axis=1).max()
+        norm_x, norm_z = _power_of_two(size_x), _power_of_two(size_z)
+        self.X, self.z = self.X / norm_x, self.z / norm_z
+        log2_unit = math.log2(scale_x) + math.log2(norm_x) + math.log2(scale_z) + math.log2(norm_z)
+        if abs(log2_unit) > 1000:
+            raise ValueError(
+                f"`X` and `z` together have the scale 2^{log2_unit:.0f}, beyond double precision; rescale one of them."
+            )
+        self.unit = np.asarray(2.0**log2_unit)
+        self.scores = data.scores
+        self.model = model
+        self.loss = loss_named(loss)
+        self.degree = float(model.degree)
+
+    @property
+    def size(self) -> int:
+        return self.model.size
+
+    def outputs(self, theta):
+        return self.model.logits(theta, self.X, self.z)
+
+    def _terms(self, h, log_S):
+        """`-dL/dh_l = c_l e^{log_w_l}` for the tokens that do not win, with the winners' mask and `log_w`, `c`.
+
+        `c_l = gamma_l - f`. The current winner `a` is the reference, not the best token: otherwise the weights cancel
+        when the flow selects another token, and the run stalls and looks converged. The formula is exact whichever
+        is used, because `sum_l softmax_l c_l = 0`; `c` is free of cancellation.
+        """
+        u = self.scores
+        log_p = jax.nn.log_softmax(jnp.exp(log_S) * h, axis=1)
+        a = jnp.argmax(h, axis=1)[:, None]
+        is_a = jnp.arange(h.shape[1])[None, :] == a
+        u_a = jnp.take_along_axis(u, a, axis=1)
+        f_minus_u_a = jnp.sum(jnp.where(is_a, 0.0, jnp.exp(log_p) * (u - u_a)), axis=1, keepdims=True)
+        c = (u - u_a) - f_minus_u_a
+        return is_a, c, log_p + self.loss.log_slope(u_a + f_minus_u_a)
+
+    def weights(self, h, log_S):
+        is_a, c, log_w = self._terms(h, log_S)
+        log_w = jnp.where(is_a, -jnp.inf, log_w)
+        M = jax.nn.logsumexp(log_w, b=jnp.abs(c))
+        q = c * jnp.exp(log_w - M)
+        return q - is_a * jnp.sum(q, axis=1, keepdims=True), M
+
+    def selection(self, h):
+        return jnp.argmax(h, axis=1)
+
+    def constraints(self, h, selection):
+        """`h_{i,selected} - h_il` for the other tokens in order, shape (n (L - 1),)."""
+        chosen = jnp.take_along_axis(h, selection[:, None], axis=1)
+        return (chosen - jnp.take_along_axis(h, _others(selection, h.shape[1], jnp), axis=1)).reshape(-1)
+
+    def log_weights(self, h, log_S, selection):
+        is_a, c, log_w = self._terms(h, log_S)
+        sign, log_abs = jnp.sign(c), log_w + jnp.where(c == 0, -jnp.inf, jnp.log(jnp.where(c == 0, 1.0, jnp.abs(c))))
+        # The winner's term is minus the sum of the others', taken in logs: its own c may have underflowed.
+        winner = jax.nn.logsumexp(
+            jnp.where(is_a, -jnp.inf, log_abs), b=jnp.where(is_a, 0.0, sign), axis=1, keepdims=True, return_sign=True
+        )
+        sign, log_abs = jnp.where(is_a, -winner[1], sign), jnp.where(is_a, winner[0], log_abs)
+        others = _others(selection, h.shape[1], jnp)
+        return LogWeights(
+            -jnp.take_along_axis(sign, others, axis=1).reshape(-1), jnp.take_along_axis(log_abs, others, axis=1).reshape(-1)
+        )
+
+    def log_loss_gap(self, h, log_S):
+        u = self.scores
+        best = jnp.argmax(u, axis=1)
+        u_best = jnp.take_along_axis(u, best[:, None], axis=1)
+        log_p = jax.nn.log_softmax(jnp.exp(log_S) * h, axis=1)
+        log_x = jax.nn.logsumexp(log_p, b=u_best - u, axis=1)  # E_i: log of gamma_opt - f
+        return jax.nn.logsumexp(self.loss.log_gap(u_best[:, 0], log_x))
+
+
+def other_tokens(selection: Int[np.ndarray, " n"], L: int) -> Int[np.ndarray, "n L-1"]:
+    """For each input the tokens that are not selected, in order: the order of `AttentionProblem.constraints`."""
+    return _others(np.asarray(selection), L, np)
+
+
+def _others(selection, L: int, xp):
+    index = xp.arange(L - 1)[None, :]
+    return index + (index >= selection[:, None])
+
+
+def _power_of_two(x: float) -> float:
+    """The power of two nearest below `x`; 1 for x = 0."""
+    return 2.0 ** math.floor(math.log2(x)) if x > 0 else 1.0
+
+
+def _measured_degree(margins: Callable[[Any], Any], theta: Float[np.ndarray, " N"]) -> float:
+    """The degree D with `m(c theta) = c^D m(theta)`, measured along the ray of `theta` and of a point beside it.
+
+    Accepts a spread of the local slopes up to 1e-6 and rounds to the nearest integer within that.
+    Raises `ValueError` with the slopes when there is none, or when the margins are not a finite vector.
+    """
+    r = np.linalg.norm(theta)
+    if not (np.isfinite(r) and r > 0):
+        raise ValueError(f"`params` must be finite and not all zero; their norm is {r}.")
+    beside = theta + 0.1 * r * np.random.default_rng(0).standard_normal(theta.size) / math.sqrt(theta.size)
+    evaluate = jax.jit(margins)
+    slopes = []
+    for point in (theta, beside):
+        m1 = np.asarray(evaluate(point))
+        if m1.ndim != 1:
+            raise ValueError(f"`margins` must return one vector of margins; got an array of shape {m1.shape}.")
+        if not np.isfinite(m1).all():
+            raise ValueError(f"`margins` returned {m1[~np.isfinite(m1)][0]} at `params`; it must be finite there.")
+        for scale in (0.5, 2.0, 8.0):
+            m = np.asarray(evaluate(scale * point))
+            usable = np.abs(m1) > 1e-12 * np.abs(m1).max()
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slopes.append(np.log(m[usable] / m1[usable]) / math.log(scale))
+    slopes = np.concatenate(slopes) if slopes else np.zeros(0)
+    if slopes.size == 0:
+        raise ValueError("`margins` is zero at `params` and beside it; its degree of homogeneity cannot be measured there.")
+    low, high = np.min(slopes), np.max(slopes)  # NaN (a margin that changed its sign) spreads through both
+    if not high - low <= 1e-6:
+        raise ValueError(
+            "`margins` is not homogeneous: log2 of m(2 theta)/m(theta) and its like range over "
+            f"[{low:.6g}, {high:.6g}], where a homogeneous function has one value. "
+            "Drop biases or normalisation layers, or scale them with the parameters."
+        )
+    degree = float(np.median(slopes))
+    degree = float(round(degree)) if abs(degree - round(degree)) < 1e-6 else degree
+    if not degree > 0:
+        raise ValueError(f"`margins` has the degree of homogeneity {degree:.6g}; it must be positive for a flow to have a direction.")
+    return degree

@@ -1,0 +1,416 @@
+"""Records: what was run, with which settings and versions, the verdicts, the arrays. Written whole or not at all.
+
+A record is a folder: `record.json`, `arrays.nc` (NetCDF 4, one group for each labelled dataset), and pictures.
+It is built in a hidden folder beside its place and renamed when it is complete and on the disk: a run that is
+killed leaves at most a hidden folder ending in `.partial`, which is never read.
+"""
+
+import dataclasses
+import datetime
+import enum
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .claims import Assumption, Kind, Verdict
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SCHEMA = 1
+"""The version of the layout that this module writes and reads."""
+
+_PARTIAL = ".partial"
+_PACKAGES = ("omegalimit", "jax", "jaxlib", "equinox", "numpy", "scipy", "scikit-learn", "xarray", "h5netcdf", "h5py")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+
+
+class Writable(Protocol):
+    """What can be written: the findings of a system's check, or anything with the same attributes."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]: ...
+    @property
+    def not_applicable(self) -> Mapping[str, str]: ...
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+    @property
+    def arrays(self) -> "Mapping[str, xr.Dataset]": ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CounterResult:
+    """What a counter-instance gave.
+
+    - `name`, `text`: which assumption was broken, and how.
+    - `expected`: the pairs (claim, parametrisation) that had to fail or be inconclusive.
+    - `verdicts`: what was found; `as_expected`: whether it was what had to be.
+    """
+
+    name: str
+    text: str
+    expected: tuple[tuple[str, str], ...]
+    verdicts: tuple[Verdict, ...]
+    as_expected: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """A record as read from its folder.
+
+    - `path`: the folder. `system`, `settings`, `seed`: what was run.
+    - `verdicts`, `counters`, `not_applicable`, `notes`: what was found.
+    - `arrays`: labelled arrays by group, in memory.
+    - `versions`, `threads`, `platform`: what it ran on. `threads` has the number of processors and what the
+      environment asked the numerical libraries for; it does not claim to know what they did.
+    - `started`: UTC, ISO 8601. `cpu_seconds`, `wall_seconds`: what the check cost; `None` when nobody measured it.
+    """
+
+    path: Path
+    system: str
+    settings: Mapping[str, Any]
+    seed: int | None
+    verdicts: tuple[Verdict, ...]
+    counters: tuple[CounterResult, ...]
+    not_applicable: Mapping[str, str]
+    notes: tuple[str, ...]
+    arrays: "Mapping[str, xr.Dataset]" = dataclasses.field(repr=False)
+    versions: Mapping[str, str | None]
+    threads: Mapping[str, Any]
+    platform: Mapping[str, str]
+    started: str
+    cpu_seconds: float | None
+    wall_seconds: float | None
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: numbers that are not finite become `None`, arrays and tuples lists, keys text.
+
+    >>> plain({"gap": float("nan"), Kind.RATE: (1, 2.5)})
+    {'gap': None, 'rate': [1, 2.5]}
+    """
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, complex):
+        return {"real": plain(value.real), "imag": plain(value.imag)}
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return [plain(entry) for entry in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    tolist = getattr(value, "tolist", None)
+    if callable(tolist):  # NumPy's arrays and scalars, and JAX's arrays
+        return plain(tolist())
+    return str(value)
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict in JSON's own types; numbers that are not finite are `None`."""
+    return {
+        "claim": verdict.claim,
+        "parametrisation": verdict.parametrisation,
+        "loss": verdict.loss,
+        "kind": verdict.kind.value,
+        "outcome": verdict.outcome.value,
+        "measured": plain(verdict.measured),
+        "bound": plain(verdict.bound),
+        "slack": plain(verdict.slack),
+        "unit": verdict.unit,
+        "assumptions": plain(verdict.assumptions),
+        "conditions": plain(verdict.conditions),
+        "undecided": verdict.undecided,
+        "details": plain(verdict.details),
+    }
+
+
+def verdict_from_json(entry: Mapping[str, Any]) -> Verdict:
+    """The verdict that `verdict_to_json` wrote, judged again; `null` becomes NaN (infinity for the slack).
+
+    Raises `ValueError` when the stored outcome is not the one that the stored numbers give.
+    """
+    verdict = Verdict(
+        claim=entry["claim"],
+        parametrisation=entry["parametrisation"],
+        loss=entry["loss"],
+        kind=Kind(entry["kind"]),
+        measured=math.nan if entry["measured"] is None else entry["measured"],
+        bound=math.nan if entry["bound"] is None else entry["bound"],
+        slack=math.inf if entry["slack"] is None else entry["slack"],
+        unit=entry["unit"],
+        assumptions=tuple(Assumption(**a) for a in entry["assumptions"]),
+        conditions=tuple(Assumption(**c) for c in entry["conditions"]),
+        undecided=entry["undecided"],
+        details=entry["details"],
+    )
+    if verdict.outcome.value != entry["outcome"]:
+        raise ValueError(
+            f"the verdict on {verdict.claim!r} is stored as {entry['outcome']!r}, "
+            f"but its numbers say {verdict.outcome.value!r}"
+        )
+    return verdict
+
+
+def counter_to_json(counter: CounterResult) -> dict[str, Any]:
+    """The counter-instance's result in JSON's own types."""
+    return {
+        "name": counter.name,
+        "text": counter.text,
+        "expected": [{"claim": claim, "parametrisation": where} for claim, where in counter.expected],
+        "verdicts": [verdict_to_json(v) for v in counter.verdicts],
+        "as_expected": counter.as_expected,
+    }
+
+
+def prepare(folder: str | Path) -> Path:
+    """Make `folder` when it is missing and check that a record can be written in it.
+
+    Raises `ValueError` when it cannot: before a long run, not after it.
+    """
+    folder = Path(folder)
+    probe = folder / f".{secrets.token_hex(8)}{_PARTIAL}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise ValueError(f"cannot write a record in {str(folder)!r}: {error.strerror or error}.") from None
+    return folder
+
+
+def write(
+    findings: Writable,
+    *,
+    folder: str | Path,
+    system: str,
+    seed: int | None,
+    counters: Sequence[CounterResult] = (),
+    started: datetime.datetime | None = None,
+    cpu_seconds: float | None = None,
+    wall_seconds: float | None = None,
+    illustrate: Callable[[Record, Path], object] | None = None,
+) -> Path:
+    """Write one new record into `folder`, which is made when missing, and return its path.
+
+    - `findings`: what a check returned. `counters`: results of counter-instances, if any were run.
+    - `system`: the system's name; the record's folder is called after it, the time (UTC) and six random digits.
+    - `started`, `cpu_seconds`, `wall_seconds`: when the check began and what it cost.
+    - `illustrate`: called with the record, as read back from the disk, and the folder in which it may put pictures.
+
+    Nothing that exists is overwritten. Raises `ValueError` when the folder cannot be made or written in, `OSError`
+    when the disk refuses later; no half-written record is left then.
+    """
+    folder = prepare(folder)
+    started = datetime.datetime.now(datetime.UTC) if started is None else started.astimezone(datetime.UTC)
+    name = f"{system}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    final, temporary = folder / name, folder / f".{name}{_PARTIAL}"
+    temporary.mkdir()
+    try:
+        arrays = temporary / "arrays.nc"
+        groups = _write_arrays(arrays, findings.arrays)
+        document = {
+            "schema": SCHEMA,
+            "system": system,
+            "settings": plain(findings.settings),
+            "seed": seed,
+            "verdicts": [verdict_to_json(v) for v in findings.verdicts],
+            "counters": [counter_to_json(c) for c in counters],
+            "not_applicable": plain(findings.not_applicable),
+            "notes": plain(findings.notes),
+            "started": started.isoformat(timespec="seconds"),
+            "cpu_seconds": plain(cpu_seconds),
+            "wall_seconds": plain(wall_seconds),
+            "versions": _versions(),
+            "threads": _threads(),
+            "platform": {"system": platform.platform(), "machine": platform.machine()},
+            "arrays": {"file": arrays.name, "sha256": _sha256(arrays), "groups": groups},
+        }
+        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+        (temporary / "record.json").write_text(text + "\n", encoding="utf-8")
+        if illustrate is not None:
+            illustrate(_read(temporary), temporary)
+        for path in (*temporary.iterdir(), temporary):
+            _sync(path)
+        if os.path.lexists(final):  # a rename would silently replace an empty folder
+            raise FileExistsError(f"{str(final)!r} exists already")
+        temporary.rename(final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _sync(folder)
+    return final
+
+
+def read(path: str | Path) -> Record:
+    """Read the record in the folder `path`, with its arrays in memory.
+
+    Raises `ValueError` when there is no record, when it was written in another layout, and when a file is missing,
+    cut short or changed.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"there is no record at {str(path)!r}: a record is a folder with `record.json` in it.")
+    if path.name.startswith(".") and path.name.endswith(_PARTIAL):
+        raise ValueError(f"{str(path)!r} was left by a run that was killed while writing; it is not a record.")
+    return _read(path)
+
+
+def _read(path: Path) -> Record:
+    try:
+        text = (path / "record.json").read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"there is no record at {str(path)!r}: `record.json`: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r}: `record.json` is damaged: it is not UTF-8 text.") from None
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: `record.json` is damaged or cut short: {error}.") from None
+    if not isinstance(document, dict) or "schema" not in document:
+        raise ValueError(f"{str(path)!r}: `record.json` names no schema version; omegalimit did not write it.")
+    if document["schema"] != SCHEMA:
+        raise ValueError(
+            f"{str(path)!r} has schema version {document['schema']!r}, and this omegalimit reads version {SCHEMA}; "
+            "read it with the version of omegalimit that wrote it."
+        )
+    try:
+        arrays = _read_arrays(path / document["arrays"]["file"], document["arrays"]["sha256"])
+        if set(arrays) != set(document["arrays"]["groups"]):
+            raise ValueError(
+                f"`arrays.nc` has the groups {sorted(arrays)}, and {document['arrays']['groups']} are named"
+            )
+        return Record(
+            path=path,
+            verdicts=tuple(map(verdict_from_json, document["verdicts"])),
+            counters=tuple(map(_counter_from_json, document["counters"])),
+            arrays=arrays,
+            notes=tuple(document["notes"]),
+            **{name: document[name] for name in _COPIED},
+        )
+    except KeyError as error:
+        raise ValueError(f"{str(path)!r}: `record.json` lacks the entry {error}.") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r}: `record.json` is not laid out as a record: {error}.") from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}.") from None
+
+
+_COPIED = (
+    "system",
+    "settings",
+    "seed",
+    "not_applicable",
+    "versions",
+    "threads",
+    "platform",
+    "started",
+    "cpu_seconds",
+    "wall_seconds",
+)
+
+
+def _counter_from_json(entry: Mapping[str, Any]) -> CounterResult:
+    return CounterResult(
+        name=entry["name"],
+        text=entry["text"],
+        expected=tuple((pair["claim"], pair["parametrisation"]) for pair in entry["expected"]),
+        verdicts=tuple(map(verdict_from_json, entry["verdicts"])),
+        as_expected=entry["as_expected"],
+    )
+
+
+def _refuse_constant(token: str) -> None:
+    raise ValueError(f"{token} is not JSON")
+
+
+def _write_arrays(path: Path, arrays: "Mapping[str, xr.Dataset]") -> list[str]:
+    """Write every dataset that holds anything, and return the names of their groups."""
+    import xarray as xr
+
+    xr.Dataset().to_netcdf(path, engine="h5netcdf")
+    written = {group: dataset for group, dataset in arrays.items() if dataset.variables or dataset.attrs}
+    for group, dataset in written.items():
+        clean = dataset.drop_encoding().assign_attrs(_attributes(dataset.attrs))
+        for name, variable in dataset.variables.items():
+            clean[name].attrs = _attributes(variable.attrs)
+        # Group by group and not as one tree: a tree would want the coordinates of a group to fit those of its parent.
+        clean.to_netcdf(path, engine="h5netcdf", group=group, mode="a")
+    return list(written)
+
+
+def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """NetCDF's attributes are text and numbers; whatever else there is becomes JSON text."""
+
+    def attribute(value: Any) -> Any:
+        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return value
+        return json.dumps(plain(value))
+
+    return {str(name): attribute(value) for name, value in attributes.items()}
+
+
+def _read_arrays(path: Path, sha256: str) -> "dict[str, xr.Dataset]":
+    import xarray as xr
+
+    if not path.is_file():
+        raise ValueError(f"`{path.name}` is missing")
+    if (found := _sha256(path)) != sha256:
+        raise ValueError(f"`{path.name}` is damaged or cut short: its SHA-256 is {found}, and {sha256} was recorded")
+    try:
+        groups = xr.open_groups(path, engine="h5netcdf")
+    except (OSError, KeyError) as error:
+        raise ValueError(f"`{path.name}` cannot be opened as NetCDF: {error}") from None
+    loaded = {}
+    for name, dataset in groups.items():
+        with dataset:
+            if dataset.variables or dataset.attrs:
+                loaded[name.removeprefix("/")] = dataset.load()
+    return loaded
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _threads() -> dict[str, Any]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return {
+        "processors": os.cpu_count(),
+        "usable": usable,
+        "environment": {name: os.environ.get(name) for name in _THREADS},
+    }

@@ -1,0 +1,90 @@
+"""The verdicts as a table in plain words, for the terminal."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from ..claims import Kind, Outcome, Verdict
+from ..record import CounterResult, Writable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_STYLE = {Outcome.HOLDS: "green", Outcome.FAILS: "bold red", Outcome.INCONCLUSIVE: "yellow"}
+# Where the output is not a terminal there is no width to fit: wide enough that no number is folded.
+_WIDTH = 150
+
+
+def show(findings: Writable, counters: Sequence[CounterResult], file: TextIO) -> None:
+    """Print the verdicts, or those of each counter-instance, then the notes and what did not apply."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Rich would end the process here; that is for the caller to decide
+
+    console = Plain(file=file, width=None if file.isatty() else _WIDTH, highlight=False, markup=False)
+    if not counters:
+        console.print(table(findings.verdicts))
+        console.print(f"{summary(findings.verdicts)}.")
+    for counter in counters:
+        console.print(f"\ncounter-instance {counter.name}: {counter.text}")
+        console.print(table(counter.verdicts))
+        said = "failed as it should" if counter.as_expected else "DID NOT FAIL AS IT SHOULD"
+        expected = ", ".join(f"{claim} ({where})" for claim, where in counter.expected)
+        console.print(f"{counter.name} {said}; expected not to hold: {expected}.")
+    for note in findings.notes:
+        console.print(f"note: {note}")
+    for claim, reason in findings.not_applicable.items():
+        console.print(f"not applicable: {claim}: {reason}")
+
+
+def table(verdicts: Sequence[Verdict]) -> "Table":
+    """One row for each verdict: what was claimed and where, the outcome, the numbers, and what limits them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("claim", "parametrisation", "outcome"):
+        rows.add_column(heading, overflow="fold")
+    for heading in ("measured", "bound", "slack"):
+        rows.add_column(heading, justify="right", no_wrap=True)
+    rows.add_column("unit", overflow="fold")
+    rows.add_column("remarks", overflow="fold")
+    for v in verdicts:
+        sign = ">=" if v.kind is Kind.LOWER else "<="
+        rows.add_row(
+            Text(v.claim),
+            Text(v.parametrisation),
+            Text(v.outcome.value, style=_STYLE[v.outcome]),
+            f"{v.measured:.3g}",
+            f"{sign} {v.bound:.3g}",
+            f"{v.slack:.1g}",
+            Text(v.unit),
+            Text("; ".join(remarks(v))),
+        )
+    return rows
+
+
+def remarks(verdict: Verdict) -> list[str]:
+    """What stands beside the outcome: why it is undecided, which condition failed, what is outside the theorem."""
+    said = [] if verdict.undecided is None else [verdict.undecided]
+    said += [f"not met: {c.name}" for c in verdict.conditions if c.holds is False]
+    said += [f"not decided: {c.name}" for c in verdict.conditions if c.holds is None]
+    said += [f"outside the theorem: {a.name}" for a in verdict.assumptions if a.holds is False]
+    said += [f"assumption not decided: {a.name}" for a in verdict.assumptions if a.holds is None]
+    return said
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """The count of each outcome, in words.
+
+    >>> summary([])
+    'no claim could be judged'
+    """
+    if not verdicts:
+        return "no claim could be judged"
+    counts = Counter(v.outcome for v in verdicts)
+    words = (("hold", Outcome.HOLDS), ("fail", Outcome.FAILS), ("inconclusive", Outcome.INCONCLUSIVE))
+    return f"{len(verdicts)} verdicts: " + ", ".join(f"{counts[outcome]} {word}" for word, outcome in words)

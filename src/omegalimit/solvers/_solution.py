@@ -1,0 +1,29 @@
+"""What a solver hands back: the certificate that its limit computed, and how it ended."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+
+from ..certificate import Certificate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Solution:
+    """The best certified pair that was found, and how the search ended.
+
+    - `status`: `"optimal"`: the recomputed gap is at most the tolerance. `"not separable"`: no point has a positive
+      margin beyond rounding; `farkas` shows it, and `certificate.upper` is a proved bound on the maximum margin.
+      `"stalled"`: neither; the certificate's two bounds are what is known.
+    - `certificate`: recomputed from the data by `limit.certify`; never a solver's own figure.
+    - `farkas`: multipliers `p >= 0` of sum one, shape `(N,)`, with `|sum_k p_k A_k|_dual` zero within rounding;
+      `None` unless the status is `"not separable"`.
+    - `n_iterations`: steps of the method, polish included (0 for the active-set method of l2, which does not count).
+    - `cpu_seconds`: process time of all threads.
+    """
+
+    status: str
+    certificate: Certificate
+    farkas: Float[np.ndarray, " N"] | None
+    n_iterations: int
+    cpu_seconds: float
