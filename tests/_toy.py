@@ -90,10 +90,13 @@ def register(monkeypatch: Any) -> None:
 
 
 if __name__ == "__main__":  # the command, with the toy in its catalogue, for tests that need a process of their own
+    import signal
     import sys
 
     from omegalimit.cli import main
 
     sys.modules.setdefault("_toy", sys.modules["__main__"])
     SYSTEMS["toy"] = ENTRY
+    # A shell that runs the tests in the background has its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

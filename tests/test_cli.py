@@ -247,16 +247,13 @@ def test_a_cache_folder_that_cannot_be_made_is_no_trouble(capsys, tmp_path):
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
-def start(*arguments: str, **options) -> subprocess.Popen:
+def start(*arguments: str) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, TOY, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         text=True,
-        # A shell that runs tests in the background has its children ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        **options,
     )
 
 

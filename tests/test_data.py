@@ -6,12 +6,13 @@ import itertools
 import os
 import pickle
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
 from omegalimit.data import (
     Duplicates,
@@ -36,7 +37,7 @@ def arrays(n=2, L=3, d=2, seed=0):
     return {"X": rng.standard_normal((n, L, d)), "z": rng.standard_normal((n, d)), "y": y, "v": rng.standard_normal(d)}
 
 
-def message_of(function, *args, error=ValueError, **kwargs):
+def message_of(function, *args, error: type[Exception] = ValueError, **kwargs) -> str:
     with pytest.raises(error) as caught:
         function(*args, **kwargs)
     text = str(caught.value)
@@ -44,8 +45,8 @@ def message_of(function, *args, error=ValueError, **kwargs):
     return text
 
 
-def refused(error=ValueError, **changed):
-    return message_of(TokenData, error=error, **{**arrays(), **changed})
+def refused(error: type[Exception] = ValueError, **changed: Any) -> str:
+    return message_of(lambda: TokenData(**{**arrays(), **changed}), error=error)
 
 
 def put(array, index, value):
@@ -68,7 +69,8 @@ def put(array, index, value):
     ],
 )
 def test_entries_that_are_not_finite_are_named(key, index, value, message):
-    assert refused(**{key: put(arrays()[key], index, value)}) == message
+    changed: dict[str, Any] = {key: put(arrays()[key], index, value)}
+    assert refused(ValueError, **changed) == message
 
 
 @pytest.mark.parametrize(
@@ -540,10 +542,7 @@ def test_orbits_need_two_coordinates_and_tell_the_norms_apart(options, seed):
     for j in range(m):  # alone, no coordinate comes within 5 %
         alone = max(rows[:, j].min(), (-rows[:, j]).min())
         assert alone <= 0 or 1 / alone >= 1.05 * answer.fun * (1 - 1e-9)
-    # A better l2 point than the l1 optimum exists (3 %), so the norms differ: shown by an explicit point of the segment
-    # between feasible points would need the optimum; scipy's SLSQP is independent of the generator's least squares.
-    from scipy.optimize import minimize
-
+    # the l2 optimum by another method than the generator's least squares; SLSQP is good to six digits here
     found = minimize(
         lambda b: b @ b,
         answer.x[:m],
@@ -710,7 +709,7 @@ def test_keys_that_are_missing_or_unknown_are_listed(here):
     assert message_of(load_tokens, "t.npz") == f"t.npz: {wanted}; missing: `y`; unknown: `labels`."
     np.savez("t.npz", **data, extra=1)
     assert message_of(load_tokens, "t.npz") == f"t.npz: {wanted}; unknown: `extra`."
-    np.savez("t.npz", **{f"a{k}": k for k in range(8)})
+    np.savez("t.npz", **{f"a{k}": np.ones(k) for k in range(8)})  # pyright: ignore[reportArgumentType]
     assert message_of(load_tokens, "t.npz") == (
         f"t.npz: {wanted}; missing: `X`, `z`, `y`, `v`; unknown: `a0`, `a1`, `a2`, `a3`, `a4` and 3 more."
     )

@@ -70,6 +70,10 @@ class AbstractProblem(eqx.Module):
     def log_loss_gap(self, h, log_S):
         """`log(L - inf L)`, a scalar."""
 
+    @abc.abstractmethod
+    def limit_offsets(self, selection: Int[np.ndarray, " n"]) -> Float[np.ndarray, " K"]:
+        """`b_k` of the weights `p_k ~ e^{b_k - S m_k}` as S -> inf, NumPy; NaN for outputs better than the selected."""
+
 
 class MarginProblem(AbstractProblem):
     """A user's own model: any JAX function from parameters to margins, homogeneous of some degree, under a decreasing loss.
@@ -131,6 +135,11 @@ class MarginProblem(AbstractProblem):
 
     def log_loss_gap(self, h, log_S):
         return jax.nn.logsumexp(self.loss.log_value(jnp.exp(log_S) * h))
+
+    def limit_offsets(self, selection):
+        with double_precision():
+            K = jax.eval_shape(self.outputs, self.start).shape[0]
+        return np.zeros(K)
 
     def params(self, theta: Float[np.ndarray, " N"]) -> Any:
         """The parameters, in the user's own structure, NumPy inside, of a flat vector `theta`."""
@@ -234,6 +243,14 @@ class AttentionProblem(AbstractProblem):
         log_p = jax.nn.log_softmax(jnp.exp(log_S) * h, axis=1)
         log_x = jax.nn.logsumexp(log_p, b=u_best - u, axis=1)  # E_i: log of gamma_opt - f
         return jax.nn.logsumexp(self.loss.log_gap(u_best[:, 0], log_x))
+
+    def limit_offsets(self, selection):
+        u = np.take_along_axis(self.scores, np.asarray(selection)[:, None], axis=1)
+        drop = u - np.take_along_axis(self.scores, other_tokens(selection, self.scores.shape[1]), axis=1)
+        with double_precision():
+            slope = np.asarray(self.loss.log_slope(u))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (np.log(drop) + slope).reshape(-1)
 
 
 def other_tokens(selection: Int[np.ndarray, " n"], L: int) -> Int[np.ndarray, "n L-1"]:

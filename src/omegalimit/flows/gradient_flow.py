@@ -113,7 +113,7 @@ def gradient_flow(
 
     Raises `ValueError` for a start of the wrong shape, zero or not finite, and for options out of range.
     """
-    theta = _checked_start(problem, start)
+    theta = checked_start(problem, start)
     if method not in INTEGRATORS:
         raise ValueError(f"`method` must be one of {', '.join(INTEGRATORS)}; got {method!r}.")
     if not 10 <= cap <= MAX_CAP:
@@ -134,7 +134,8 @@ def gradient_flow(
     return result
 
 
-def _checked_start(problem: AbstractProblem, start) -> np.ndarray:
+def checked_start(problem: AbstractProblem, start: Float[np.ndarray, " N"] | None) -> Float[np.ndarray, " N"]:
+    """`start` as flat double-precision parameters. Raises `ValueError`, saying why, for one that no flow can leave."""
     if start is None:
         if not isinstance(problem, MarginProblem):
             raise ValueError("`start` is missing; pass the flat parameters to start from.")
@@ -224,7 +225,12 @@ class _Run:
 
     def is_limit(self, arrival: Arrival, growing: float) -> bool:
         """Stationary and dual feasible: the gap is the complementarity, or nothing inactive grows."""
-        settled = arrival.stationarity <= max(arrival.entropy_bound, 1e-9) and arrival.least_margin > 0
+        settled = (
+            arrival.least_margin > 0
+            and arrival.stationarity <= max(arrival.entropy_bound, 1e-9)
+            # A constraint that carries no weight and is not kept either makes C exceed its bound: no limit.
+            and arrival.complementarity <= 1.2 * arrival.entropy_bound
+        )
         if self.judge is None:
             return settled and growing <= GROWTH_TOLERANCE
         return settled and arrival.gap <= 1.1 * arrival.complementarity + 1e-12

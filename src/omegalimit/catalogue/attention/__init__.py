@@ -1,1 +1,1 @@
-
+"""Systems about attention."""

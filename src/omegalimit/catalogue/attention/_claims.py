@@ -1,0 +1,126 @@
+"""Claims of `softmax_attention` that compare limits or several runs."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...claims import Assumption, Kind, Verdict
+from ...data import TokenData
+from ...flows import Arrival
+from ...problem import AttentionProblem
+from ._experiment import ALLOWANCE, LEAST_EXCESS, MAX_MARGIN_CLAIM, NAMES, OTHER_NORM, Experiment, Limits
+
+
+def norms_differ(e: Experiment) -> Verdict:
+    """Each optimum's excess in the other norm; under 3% the two limits cannot be told apart: inconclusive."""
+    norms = (e.norm, OTHER_NORM[e.norm])
+    solutions = [e.limits.solution(norm) for norm in norms]
+    unsolved = [f"{NAMES[n]}: {s.status}" for n, s in zip(norms, solutions, strict=True) if s.status != "optimal"]
+    excess = [math.nan] * 2 if unsolved else [e.limits.excess(norm, OTHER_NORM[norm]) for norm in norms]
+    undecided = f"a limit is not solved ({', '.join(unsolved)})." if unsolved else None
+    if not unsolved and min(excess) < LEAST_EXCESS:
+        undecided = f"the two optima differ by less than {LEAST_EXCESS:.0%} in norm: these data cannot tell them apart."
+    return Verdict(
+        claim="norms-differ", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.LOWER, measured=min(excess),
+        bound=LEAST_EXCESS, slack=2 * sum(max(s.certificate.gap, 0.0) + s.certificate.relative_slack for s in solutions)
+        if not unsolved else 0.0,
+        unit="relative excess", undecided=undecided, assumptions=e.assuming("separable", "unique target"),
+        details={f"{NAMES[OTHER_NORM[n]]} optimum in the {NAMES[n]} norm": x for n, x in zip(norms, excess, strict=True)},
+    )  # fmt: skip
+
+
+def rank(e: Experiment) -> Verdict:
+    """The nuclear optimum's delta-rank is below the Frobenius optimum's; both proved from the dual, or null."""
+    found = {norm: e.limits.solution(norm).certificate.delta_rank for norm in ("nuclear", "frobenius")}
+    full = min(e.limits["nuclear"].shape)
+    # Nothing below the full dimension can be proved of an optimum that has it.
+    ranks = {
+        norm: (full if norm == "frobenius" and e.limits.solution(norm).status == "optimal" else math.nan)
+        if proved is None
+        else float(proved.rank)
+        for norm, proved in found.items()
+    }
+    return Verdict(
+        claim="rank", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.COUNT, measured=ranks["nuclear"],
+        bound=ranks["frobenius"] - 1, slack=0.0, unit="delta-rank", assumptions=e.assuming("separable", "unique target"),
+        details={norm: None if p is None else {"rank": p.rank, "delta": p.delta} for norm, p in found.items()},
+    )  # fmt: skip
+
+
+def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
+    """Starts of four scales come to the same limit: each flow's gap to the first one's limit is within its own bound.
+
+    For K and Q apart the time at which L - L* has halved must rise as the start shrinks (a saddle at zero holds it);
+    for merged weights it tends to a constant, and is reported only.
+    """
+    runs = sorted([e, *others], key=lambda run: -run.scale)
+    selected = tuple(map(int, e.flow.arrival.selection))
+    limits = e.limits if selected == e.limits.selection else Limits(e.data, e.diagonal, selected)
+    limit = limits[e.norm]
+    gaps, bounds, slacks, same = [], [], [], True
+    for run in runs:
+        a = run.flow.arrival
+        certificate = limit.certify(run.point(a.direction), a.multipliers)
+        gaps.append(certificate.gap)
+        slacks.append(certificate.relative_slack)
+        bounds.append(ALLOWANCE * a.entropy_bound)
+        same = same and tuple(map(int, a.selection)) == selected
+    times = [run.log_halving_time() for run in runs]
+    conditions = [Assumption(name="same tokens at every scale", holds=same)]
+    if e.model.name == "kq":
+        rises = all(x < y for x, y in zip(times, times[1:], strict=False)) if all(map(math.isfinite, times)) else None
+        conditions.append(Assumption(name="halving time rises as the start shrinks", holds=rises))
+    late = [f"scale {run.scale:g}: {run.flow.ending}" for run in runs if run.flow.ending not in ("certified", "stationary but not optimal")]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worst = int(np.nanargmax(np.divide(gaps, bounds)))
+    undecided = f"a flow did not arrive ({'; '.join(late)})." if late else None
+    return Verdict(
+        claim="initialisation", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.RATE, measured=gaps[worst],
+        bound=bounds[worst], slack=slacks[worst] if math.isfinite(slacks[worst]) else math.inf, unit="relative gap",
+        conditions=tuple(conditions), undecided=undecided, assumptions=e.assuming("arrival", "rank of start"),
+        details={"scale": [run.scale for run in runs], "gap": gaps, "bound": bounds, "log_halving_time": times},
+    )  # fmt: skip
+
+
+def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arrival, W: np.ndarray) -> list[Verdict]:
+    """Is `W`, trained elsewhere, at each limit within what its own sharpness allows? One verdict per norm."""
+    verdicts = []
+    diagonal = bool((W == np.diag(np.diag(W))).all())
+    best = tuple(map(int, data.best))
+    bound = ALLOWANCE * arrival.entropy_bound
+    for norm in ("nuclear", "frobenius", "l1") if diagonal else ("nuclear", "frobenius"):
+        limits = Limits(data, norm == "l1", best)
+        solution = limits.solution(norm)
+        point = np.diag(W) if norm == "l1" else W
+        gap = limits.distance(norm, point) if solution.status == "optimal" else math.nan
+        undecided = None if solution.status == "optimal" else f"the predicted limit is not solved: {solution.status}."
+        if undecided is None and limits.solution(OTHER_NORM[norm]).status == "optimal":
+            rival = 1 - 1 / (1 + limits.excess(norm, OTHER_NORM[norm]))
+            if not bound < rival:
+                undecided = (
+                    f"at this sharpness the bound {bound:.2g} would let the {NAMES[OTHER_NORM[norm]]} optimum pass too "
+                    f"(its gap: {rival:.2g}); the gap is what is known."
+                )
+        certificate = solution.certificate
+        verdicts.append(
+            Verdict(
+                claim=MAX_MARGIN_CLAIM[norm], parametrisation="weights", loss=problem.loss.name, kind=Kind.RATE,
+                measured=gap, bound=bound, slack=certificate.relative_slack if math.isfinite(certificate.relative_slack) else math.inf,
+                unit="relative gap", undecided=undecided,
+                assumptions=(
+                    Assumption(name="separable", holds=solution.status != "not separable", measured=certificate.lower),
+                    Assumption(
+                        name="minimal loss attained", holds=bool((arrival.selection == data.best).all()),
+                        measured=float((arrival.selection != data.best).sum()),
+                    ),
+                ),
+                details={
+                    "sharpness": math.exp(min(arrival.log_sharpness, 700.0)),
+                    "own_margin": float(limits[norm].margins(point).min()) / limits[norm].norm_of(point),
+                    "maximum_margin": [certificate.lower, certificate.upper],
+                    "complementarity": arrival.complementarity, "stationarity": arrival.stationarity,
+                },
+            )
+        )  # fmt: skip
+    return verdicts
