@@ -138,7 +138,9 @@ def test_slack_bounds_the_rounding_error_against_exact_arithmetic():
         left, right = rng.integers(-(2**20), 2**20, size=(15, 30)), rng.integers(-(2**20), 2**20, size=(15, 20))
         # A rank-one point has nuclear norm |u| |v|, and integers of 20 bits multiply exactly.
         certificate = MaxMargin("nuclear", left=left, right=right).certify(np.outer(u, v), np.ones(15))
-        exact_margins = [int(a @ u) * int(b @ v) for a, b in zip(left.astype(object), right.astype(object), strict=True)]
+        exact_margins = [
+            int(a @ u) * int(b @ v) for a, b in zip(left.astype(object), right.astype(object), strict=True)
+        ]
         with localcontext() as context:
             context.prec = 60
             size = Decimal(int((u.astype(object) ** 2).sum()) * int((v.astype(object) ** 2).sum())).sqrt()
@@ -211,7 +213,9 @@ def test_delta_rank_holds_for_the_optimum_and_is_the_smallest_proved(norm):
         assert 1 <= again.rank < len(values)
         assert again.delta <= delta
         tail = values[again.rank :]
-        share = tail.sum() / values.sum() if norm in ("l1", "nuclear") else np.linalg.norm(tail) / np.linalg.norm(values)
+        share = (
+            tail.sum() / values.sum() if norm in ("l1", "nuclear") else np.linalg.norm(tail) / np.linalg.norm(values)
+        )
         assert share <= again.delta
     ranks = [limit.certify(best.point, best.multipliers, delta=delta).delta_rank for delta in (0.9, 0.5)]
     assert all(ranks)

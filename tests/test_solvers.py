@@ -240,7 +240,9 @@ def test_the_norms_order_the_margins():
 # Closed forms and edges.
 
 
-@pytest.mark.parametrize(("norm", "margin"), [("l1", 1 / 5), ("l2", 5**-0.5), ("frobenius", 5**-0.5), ("nuclear", 1 / 5)])
+@pytest.mark.parametrize(
+    ("norm", "margin"), [("l1", 1 / 5), ("l2", 5**-0.5), ("frobenius", 5**-0.5), ("nuclear", 1 / 5)]
+)
 def test_one_constraint_per_axis(norm, margin):
     eye = np.eye(5)
     solution = solve(MaxMargin(norm, rows=eye) if norm in ("l1", "l2") else MaxMargin(norm, left=eye, right=eye))

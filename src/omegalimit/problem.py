@@ -46,6 +46,11 @@ class AbstractProblem(eqx.Module):
     def size(self) -> int:
         """Number of parameters."""
 
+    @property
+    @abc.abstractmethod
+    def n_choices(self) -> int:
+        """Length of `selection`: the number of inputs that choose a token, or 0."""
+
     @abc.abstractmethod
     def outputs(self, theta):
         """The unit-scaled outputs `h(theta) / unit`, homogeneous of degree `degree`."""
@@ -115,6 +120,10 @@ class MarginProblem(AbstractProblem):
     @property
     def size(self) -> int:
         return self.start.size
+
+    @property
+    def n_choices(self) -> int:
+        return 0
 
     def outputs(self, theta):
         return self.function(self.unravel(theta)) / self.unit
@@ -189,30 +198,39 @@ class AttentionProblem(AbstractProblem):
     def size(self) -> int:
         return self.model.size
 
+    @property
+    def n_choices(self) -> int:
+        return self.X.shape[0]
+
     def outputs(self, theta):
         return self.model.logits(theta, self.X, self.z)
 
     def _terms(self, h, log_S):
-        """`-dL/dh_l = c_l e^{log_w_l}` for the tokens that do not win, with the winners' mask and `log_w`, `c`.
+        """`-dL/dh_l = sign_l e^{log_abs_l}`, with the mask of the winners.
 
-        `c_l = gamma_l - f`. The current winner `a` is the reference, not the best token: otherwise the weights cancel
+        It is `softmax_l slope(f) c_l`, `c_l = gamma_l - f`. The current winner `a` is the reference, not the best token: otherwise the weights cancel
         when the flow selects another token, and the run stalls and looks converged. The formula is exact whichever
-        is used, because `sum_l softmax_l c_l = 0`; `c` is free of cancellation.
+        is used, because `sum_l softmax_l c_l = 0`.
         """
         u = self.scores
         log_p = jax.nn.log_softmax(jnp.exp(log_S) * h, axis=1)
         a = jnp.argmax(h, axis=1)[:, None]
         is_a = jnp.arange(h.shape[1])[None, :] == a
-        u_a = jnp.take_along_axis(u, a, axis=1)
-        f_minus_u_a = jnp.sum(jnp.where(is_a, 0.0, jnp.exp(log_p) * (u - u_a)), axis=1, keepdims=True)
-        c = (u - u_a) - f_minus_u_a
-        return is_a, c, log_p + self.loss.log_slope(u_a + f_minus_u_a)
+        drop = u - jnp.take_along_axis(u, a, axis=1)
+        # drop = 0: the winner itself, and tokens tied with it. Their c is -dev, kept in logs: dev underflows first.
+        log_dev, sign_dev = jax.nn.logsumexp(log_p, b=drop, axis=1, keepdims=True, return_sign=True)
+        dev = sign_dev * jnp.exp(log_dev)
+        c = drop - dev
+        level = drop == 0
+        log_abs = jnp.where(level, log_dev, jnp.log(jnp.where(c == 0, 1e-300, jnp.abs(c))))
+        f = jnp.take_along_axis(u, a, axis=1) + dev
+        return is_a, jnp.where(level, -sign_dev, jnp.sign(c)), log_abs + log_p + self.loss.log_slope(f)
 
     def weights(self, h, log_S):
-        is_a, c, log_w = self._terms(h, log_S)
-        log_w = jnp.where(is_a, -jnp.inf, log_w)
-        M = jax.nn.logsumexp(log_w, b=jnp.abs(c))
-        q = c * jnp.exp(log_w - M)
+        is_a, sign, log_abs = self._terms(h, log_S)
+        log_abs = jnp.where(is_a, -jnp.inf, log_abs)
+        M = jax.nn.logsumexp(log_abs)
+        q = sign * jnp.exp(log_abs - M)
         return q - is_a * jnp.sum(q, axis=1, keepdims=True), M
 
     def selection(self, h):
@@ -224,13 +242,7 @@ class AttentionProblem(AbstractProblem):
         return (chosen - jnp.take_along_axis(h, _others(selection, h.shape[1], jnp), axis=1)).reshape(-1)
 
     def log_weights(self, h, log_S, selection):
-        is_a, c, log_w = self._terms(h, log_S)
-        sign, log_abs = jnp.sign(c), log_w + jnp.where(c == 0, -jnp.inf, jnp.log(jnp.where(c == 0, 1.0, jnp.abs(c))))
-        # The winner's term is minus the sum of the others', taken in logs: its own c may have underflowed.
-        winner = jax.nn.logsumexp(
-            jnp.where(is_a, -jnp.inf, log_abs), b=jnp.where(is_a, 0.0, sign), axis=1, keepdims=True, return_sign=True
-        )
-        sign, log_abs = jnp.where(is_a, -winner[1], sign), jnp.where(is_a, winner[0], log_abs)
+        _, sign, log_abs = self._terms(h, log_S)
         others = _others(selection, h.shape[1], jnp)
         return LogWeights(
             -jnp.take_along_axis(sign, others, axis=1).reshape(-1), jnp.take_along_axis(log_abs, others, axis=1).reshape(-1)

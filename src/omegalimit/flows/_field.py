@@ -16,20 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..problem import AbstractProblem
+from ._state import measure
 
 
 def pack(problem: AbstractProblem, theta: np.ndarray) -> np.ndarray:
     """The state `y = (omega, lr, u)` at parameters theta, shape (N + 2,)."""
-    r = float(np.linalg.norm(theta))
-    omega, lr = theta / r, np.log(r)
-    M = float(log_normaliser(problem, omega, problem.degree * lr + np.log(problem.unit)))
-    return np.concatenate([omega, [lr, -(problem.degree - 2) * lr - np.log(problem.unit) - M]])
-
-
-@eqx.filter_jit
-def log_normaliser(problem: AbstractProblem, omega, log_S):
-    """M at the unit vector omega and sharpness `e^log_S`, a scalar."""
-    return problem.weights(problem.outputs(omega), log_S)[1]
+    D, log_unit, lr = problem.degree, float(np.log(problem.unit)), float(np.log(np.linalg.norm(theta)))
+    start = measure(problem, theta, D * lr + log_unit)
+    return np.concatenate([start.direction, [lr, -(D - 2) * lr - log_unit - start.log_normaliser]])
 
 
 def log_sharpness(problem: AbstractProblem, y):

@@ -41,7 +41,7 @@ class RKC(AbstractIntegrator):
 
     def __init__(self, field: Field, y: np.ndarray):
         self._table = _rkc.coefficients()
-        self._take(_rkc.start(field, y))
+        self._take(_rkc.start(y, np.asarray(_evaluate(field, y))))
 
     def _take(self, state: _rkc.State) -> None:
         self._state = state

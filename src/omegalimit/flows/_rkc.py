@@ -60,14 +60,13 @@ class State(NamedTuple):
     kept_s: Any
 
 
-@eqx.filter_jit
-def start(field, y) -> State:
-    """The state at `y`. `field(y)` is the derivative; an Equinox module, so that its arrays are arguments."""
-    f = field(y)
-    zero = jnp.zeros((), dtype=int)
-    kept = jnp.zeros((HISTORY, y.size)).at[0].set(y)
-    s = jnp.zeros(())
-    return State(y, f, s, jnp.asarray(1e-3), f, y, f, s, zero, zero, zero, zero + 1, kept, jnp.zeros(HISTORY))
+def start(y: np.ndarray, f: np.ndarray) -> State:
+    """The state at `y` with the derivative `f` there, NumPy; the types are those that `advance` returns."""
+    zero, one = np.zeros((), dtype=np.int64), np.ones((), dtype=np.int64)
+    kept = np.zeros((HISTORY, y.size))
+    kept[0] = y
+    s = np.zeros(())
+    return State(y, f, s, np.asarray(1e-3), f, y, f, s, zero, zero, zero, one, kept, np.zeros(HISTORY))
 
 
 @eqx.filter_jit

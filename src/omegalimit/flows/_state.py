@@ -25,6 +25,7 @@ class Arrival:
     - `growth`: `a = omega . g`, the growth rate of log r in the direction clock, for g with the signed weights.
     - `stationarity`: `|g - a omega| / |a|`.
     - `offset`: `sum p b - b_j` with `p_k ~ e^{b_k - S m_k}`, j the least margin.
+    - `log_loss_gap`: log(L - inf L); `log_normaliser`: M, with `-grad L = unit r^(D-1) e^M g`.
     - `gap`: what the handed-in test gave; NaN without one.
     """
 
@@ -39,6 +40,7 @@ class Arrival:
     stationarity: float
     offset: float
     log_loss_gap: float
+    log_normaliser: float
     gap: float = math.nan
 
     @property
@@ -75,12 +77,12 @@ class Arrival:
 
 
 @eqx.filter_jit
-def _evaluate(problem: AbstractProblem, omega, log_S, selection):
+def _evaluate(problem: AbstractProblem, omega, log_S, selection, own):
     h, vjp = jax.vjp(problem.outputs, omega)
-    q, _ = problem.weights(h, log_S)
+    q, M = problem.weights(h, log_S)
     g = vjp(q)[0]
     a = omega @ g
-    selection = problem.selection(h) if selection is None else selection
+    selection = jnp.where(own, problem.selection(h), selection)
     sign, log_abs = problem.log_weights(h, log_S, selection)
     return (
         selection,
@@ -90,6 +92,7 @@ def _evaluate(problem: AbstractProblem, omega, log_S, selection):
         a,
         jnp.linalg.norm(g - a * omega),
         problem.log_loss_gap(h, log_S),
+        M,
     )
 
 
@@ -105,8 +108,10 @@ def measure(
     omega = np.asarray(direction, dtype=float)
     omega = omega / np.linalg.norm(omega)
     with double_precision():
-        chosen, m, sign, log_abs, a, residual, log_gap = map(
-            np.asarray, _evaluate(problem, omega, np.asarray(log_sharpness), selection)
+        own = selection is None
+        given = np.zeros(problem.n_choices, dtype=np.int64) if selection is None else np.asarray(selection, dtype=np.int64)
+        chosen, m, sign, log_abs, a, residual, log_gap, M = map(
+            np.asarray, _evaluate(problem, omega, np.asarray(float(log_sharpness)), given, np.asarray(own))
         )
     finite = log_abs > -np.inf
     shift = log_abs[finite].max() if finite.any() else 0.0
@@ -133,4 +138,5 @@ def measure(
         stationarity=float(residual / abs(a)) if a != 0 else math.inf,
         offset=offset,
         log_loss_gap=float(log_gap),
+        log_normaliser=float(M),
     )

@@ -27,6 +27,8 @@ _LN10 = np.log(10.0)
 # Okabe and Ito's palette, told apart by readers with any of the common colour vision deficiencies.
 _BLUE, _ORANGE, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _INK, _FAINT = "#222222", "#888888"
+# A norm looks the same in every panel, whichever is the limit there; l1 and l2 are the two norms on the diagonal.
+_NORM_STYLES = {"nuclear": (_BLUE, "o"), "l1": (_BLUE, "o"), "frobenius": (_ORANGE, "s"), "l2": (_ORANGE, "s")}
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -135,10 +137,10 @@ def _gaps(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
         gap, sharpness = _values(data, "gap"), _values(data, "log_sharpness")
         if gap is None or sharpness is None:
             return False
-        styles = ((_BLUE, "o"), (_ORANGE, "s"), (_GREEN, "^"), (_PURPLE, "D"))
+        styles = ((_GREEN, "^"), (_PURPLE, "D"))
         norms = [str(norm) for norm in np.asarray(data["norm"])] if "norm" in data else [""] * gap.shape[1]
         for column, norm in enumerate(norms):
-            colour, marker = styles[column % len(styles)]
+            colour, marker = _NORM_STYLES.get(norm, styles[column % len(styles)])
             _line(axes, sharpness / _LN10, _log10(gap[:, column]), colour=colour, marker=marker, label=f"{norm} gap")
         bound = _values(data, "entropy_bound")
         if bound is not None:
@@ -151,7 +153,7 @@ def _gaps(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     return _panels(
         groups,
         panel,
-        title="Certified gap against the maximum margin in each norm",
+        title="Certified gap against the maximum margin in each norm  (at the cap the flow goes on with S frozen)",
         x="log₁₀ S   (sharpness)",
         y="log₁₀ relative gap",
     )
@@ -176,7 +178,7 @@ def _singular_values(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     return _panels(
         groups,
         panel,
-        title="Singular values of W / |W| along the path",
+        title="Singular values of W / |W| along the path  (at the cap the flow goes on with S frozen)",
         x="log₁₀ S   (sharpness)",
         y="log₁₀ singular value",
     )

@@ -106,7 +106,12 @@ def _newton(D, Z, b, W, lam, w, mu, r):
     def coefficients(Du, Zv, a, c):
         """Each row's part in the other singular pairs: (N, j, r) and weights; `Du = D u`, `a = V1^T z`."""
         x, y = Du[:, :, None] * a[:, None, :], Zv[:, :, None] * c[:, None, :]
-        return [(x[:, r:m] + y[:, r:m]) / 2, (x[:, :m] - y[:, :m]) / 2, x[:, m:] / math.sqrt(2), y[:, m:] / math.sqrt(2)]
+        return [
+            (x[:, r:m] + y[:, r:m]) / 2,
+            (x[:, :m] - y[:, :m]) / 2,
+            x[:, m:] / math.sqrt(2),
+            y[:, m:] / math.sqrt(2),
+        ]
 
     gaps = 1 - s[r:]
     if len(gaps) and gaps.min() <= 0:

@@ -197,15 +197,12 @@ def perturbed_orbits(system: "SoftmaxAttention", progress: Progress) -> list[Ver
 
 
 def coinciding_norms(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
-    """Input i has the tokens 0 (target), and multiples of -e_i; its query is e_i: the inputs decouple."""
-    n, L = max(2, min(system.n, system.d - 1)), max(system.L, 2)
-    d = n + 1
-    X, z = np.zeros((n, L, d)), np.zeros((n, d))
+    """Input i has the token 0, its target, and negative multiples of e_i; its query is e_i: the inputs decouple."""
+    n, L = max(2, min(system.n, system.d)), system.L
+    X, z = np.zeros((n, L, n)), np.eye(n)
     for i in range(n):
         X[i, 1:, i] = -1.0 - 0.1 * np.arange(L - 1)
-        X[i, 0, n], X[i, 1:, n] = 1.0, -1.0
-        z[i, i] = 1.0
-    data = TokenData(X=X, z=z, y=np.ones(n), v=np.eye(d)[n], name="orthogonal")
+    data = TokenData(X=X, z=z, y=np.ones(n), v=np.ones(n), name="orthogonal")
     e = system.experiment("kq", data, "kq", progress, twin=False)
     return [norms_differ(e), rank(e)]
 

@@ -161,10 +161,8 @@ class Experiment:
             "arrival": Assumption(name="arrival", holds=self.flow.certified, measured=str(self.flow.ending)),
         }
         if self.model.name == "kq":
-            share = self.alignment
-            found["aligned start"] = Assumption(
-                name="aligned start", holds=None if share is None else share < 1e-6, measured=share
-            )
+            share = self.start_alignment
+            found["aligned start"] = Assumption(name="aligned start", holds=share < 1e-9, measured=share)
             rank, needed = self.start_rank, self.limits.solution("nuclear").certificate.delta_rank
             found["rank of start"] = Assumption(
                 name="rank of start", holds=None if needed is None else rank >= needed.rank, measured=float(rank)
@@ -180,19 +178,21 @@ class Experiment:
         return tuple(self.assumptions[name] for name in names if name in self.assumptions)
 
     @functools.cached_property
-    def alignment(self) -> float | None:
-        """Off-diagonal share of `U^T W V` along the path, U and V the data's own axes, or the singular vectors of -dL/dW."""
-        states = self.flow.trajectory.direction
-        W = self.model.matrix(states[:: max(1, len(states) // 40)])
+    def axes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The data's own axes `(U, V)`: those of the orbit, else the singular vectors of -dL/dW at the start."""
         if self.data.rotation is not None:
-            U, V = self.data.rotation
-        else:
-            first = self.flow.trajectory
-            a = measure(self.problem, first.direction[0], float(first.log_sharpness[0]))
-            limit = Limits(self.data, False, tuple(map(int, a.selection)))["nuclear"]
-            U, _, Vt = np.linalg.svd(limit.combine(a.multipliers))
-            V = Vt.T
-        return off_diagonal_share(U, W, V)
+            return self.data.rotation
+        path = self.flow.trajectory
+        a = measure(self.problem, path.direction[0], float(path.log_sharpness[0]))
+        limit = Limits(self.data, False, tuple(map(int, a.selection)))["nuclear"]
+        U, _, Vt = np.linalg.svd(limit.combine(a.multipliers))
+        return U, Vt.T
+
+    @property
+    def start_alignment(self) -> float:
+        """Off-diagonal share of `U^T W(0) V`: how far the start's singular spaces are from the data's axes."""
+        U, V = self.axes
+        return off_diagonal_share(U, self.model.matrix(self.start), V)
 
     @property
     def start_rank(self) -> int:
@@ -358,9 +358,10 @@ class Experiment:
 
     def singular_spaces_kept(self) -> Verdict:
         """Off-diagonal share of `U^T W V` along the path, in the axes of the sign-flip orbit."""
-        assert self.data.rotation is not None and self.alignment is not None
+        U, V = self.axes
+        share = off_diagonal_share(U, self.model.matrix(self.flow.trajectory.direction), V)
         return self._verdict(
-            "singular-spaces-kept", Kind.INVARIANT, measured=self.alignment, bound=100 * self.flow.rtol, slack=1e-14,
+            "singular-spaces-kept", Kind.INVARIANT, measured=share, bound=100 * self.flow.rtol, slack=1e-14,
             unit="off-diagonal share", details={"rtol": self.flow.rtol},
         )  # fmt: skip
 
