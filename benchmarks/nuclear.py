@@ -7,8 +7,8 @@ one target token each, `3d/2` constraints `<(x_target - x_other) z^T, W> >= 1`; 
 
 Every cell runs in a process of its own, on one BLAS thread, cold: a fresh problem, no warm start, imports not counted.
 Figures are CPU seconds of that process. A cell that has used 120 CPU seconds or 8 GiB is ended, and the table says so.
-Every gap is recomputed from the data by `MaxMargin.certify` from the cell's own point and multipliers. A rival's cell is
-one run; ours is the median of three. The ratio compares the better rival with our whole solve, polish included.
+Every gap is recomputed from the data by `MaxMargin.certify` from the cell's own point and multipliers. A rival's cell
+is one run; ours is the median of three. The ratio compares the better rival with our whole solve, polish included.
 """
 
 import argparse
@@ -49,14 +49,16 @@ def ours(left, right, *, polish):
 
 def rival(left, right, *, solver):
     import cvxpy as cp
+    import numpy as np
 
     options = {"Clarabel": {}, "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 10**6}}[solver]
     start = time.process_time()
     W = cp.Variable((left.shape[1], right.shape[1]))
-    constraints = [cp.sum(cp.multiply(left @ W, right), axis=1) >= 1]
-    problem = cp.Problem(cp.Minimize(cp.normNuc(W)), constraints)
+    constraint = cp.sum(cp.multiply(left @ W, right), axis=1) >= 1
+    assert isinstance(constraint, cp.Constraint)
+    problem = cp.Problem(cp.Minimize(cp.normNuc(W)), [constraint])
     problem.solve(solver=solver.upper(), warm_start=False, **options)
-    return time.process_time() - start, W.value, constraints[0].dual_value
+    return time.process_time() - start, np.asarray(W.value), np.asarray(constraint.dual_value)
 
 
 def run_cell(method, name):
@@ -80,7 +82,7 @@ def run_cell(method, name):
 
 def cell(method, name):
     """One cell in a child process: its seconds and gap, or what ended it."""
-    threads = {key: "1" for key in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     child = subprocess.Popen(
         [sys.executable, __file__, "--cell", method, name],
         stdout=subprocess.PIPE,

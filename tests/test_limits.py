@@ -1,4 +1,4 @@
-"""The certificate: bounds that hold for any candidate, exact where the answer is known, and no credit that is not due."""
+"""The certificate: bounds that hold for any candidate, exact where the answer is known, no credit that is not due."""
 
 import tracemalloc
 from decimal import Decimal, localcontext
@@ -152,7 +152,7 @@ def test_slack_bounds_the_rounding_error_against_exact_arithmetic():
 
 
 def test_a_misclassifying_point_keeps_its_negative_margin():
-    limit = MaxMargin("l2", rows=[[1.0, 0.0], [0.0, 1.0]])
+    limit = MaxMargin("l2", rows=np.eye(2))
     certificate = limit.certify([-3.0, 4.0], [1.0, 1.0])
     assert certificate.lower == pytest.approx(-0.6, rel=1e-15)
     np.testing.assert_allclose(certificate.point, [-0.6, 0.8], rtol=1e-15)
@@ -190,7 +190,7 @@ def test_a_tiny_gap_is_no_proof_of_rank():
     A2 is not of rank one, so the example stands here in l1, where diagonal matrices are vectors.
     """
     e = 1e-7
-    limit = MaxMargin("l1", rows=[[1.0, 0.0], [1 - e, 1.0]])
+    limit = MaxMargin("l1", rows=np.array([[1.0, 0.0], [1 - e, 1.0]]))
     best = solve(limit).certificate
     certificate = limit.certify([1.0, 0.0], best.multipliers)
     assert 0 < certificate.gap < 2e-14
@@ -218,7 +218,8 @@ def test_delta_rank_holds_for_the_optimum_and_is_the_smallest_proved(norm):
         )
         assert share <= again.delta
     ranks = [limit.certify(best.point, best.multipliers, delta=delta).delta_rank for delta in (0.9, 0.5)]
-    assert all(ranks)
+    assert ranks[0] is not None
+    assert ranks[1] is not None
     assert ranks[0].rank <= ranks[1].rank
 
 
@@ -294,7 +295,7 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
             "`left` and `right` must have one row per constraint each; got shapes (2, 2) and (1, 2).",
         ),
         (
-            lambda: MaxMargin("l2", rows=[1.0, 2.0]),
+            lambda: MaxMargin("l2", rows=np.array([1.0, 2.0])),
             "`rows` must have two dimensions and at least one entry; got shape (2,).",
         ),
         (
@@ -302,11 +303,11 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
             "`rows` must have two dimensions and at least one entry; got shape (0, 3).",
         ),
         (
-            lambda: MaxMargin("l2", rows=[[1.0, np.nan]]),
+            lambda: MaxMargin("l2", rows=np.array([[1.0, np.nan]])),
             "`rows` must be finite; entry [0, 1] is nan.",
         ),
         (
-            lambda: MaxMargin("l2", rows=[[1j, 2.0]]),
+            lambda: MaxMargin("l2", rows=np.array([[1j, 2.0]])),
             "`rows` must hold real numbers; got an array of complex128.",
         ),
         (
@@ -351,6 +352,7 @@ def test_bad_input_is_named(call, text):
 def test_the_limit_keeps_its_own_read_only_copy():
     rows = ROWS.copy()
     limit = MaxMargin("l2", rows=rows)
+    assert limit.rows is not None
     rows[0, 0] = 100
     assert limit.rows[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):

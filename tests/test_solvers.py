@@ -1,9 +1,12 @@
 """The solvers: certified optima against independent witnesses, laws, and an honest status where there is no optimum."""
 
+import itertools
+
 import cvxpy as cp
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
+from threadpoolctl import threadpool_limits
 
 from omegalimit.limits import MaxMargin
 from omegalimit.solvers import solve
@@ -12,7 +15,7 @@ NORMS = ("l1", "l2", "frobenius", "nuclear")
 
 
 def attention(n, n_tokens, d, seed=0):
-    """Constraints of the field problems' `A(d)`: tokens and queries normal of variance `1/d`, the first token wanted."""
+    """The field problems' `A(d)`: tokens and queries normal of variance `1/d`, the first token wanted."""
     rng = np.random.default_rng(seed)
     tokens, queries = rng.normal(size=(n, n_tokens, d)) / np.sqrt(d), rng.normal(size=(n, d)) / np.sqrt(d)
     left = (tokens[:, :1] - tokens[:, 1:]).reshape(-1, d)
@@ -55,10 +58,13 @@ def by_conic_solver(limit):
     else:
         margins = cp.sum(cp.multiply(limit.left @ W, limit.right), axis=1)
         size = cp.normNuc(W) if limit.norm == "nuclear" else cp.norm(W, "fro")
-    return 1 / cp.Problem(cp.Minimize(size), [margins >= 1]).solve(solver="CLARABEL")
+    constraint = margins >= 1
+    assert isinstance(constraint, cp.Constraint)
+    cp.Problem(cp.Minimize(size), [constraint]).solve(solver="CLARABEL")
+    return 1 / float(np.asarray(size.value))
 
 
-def by_dual_barrier(left, right, *, n_steps=80):
+def by_dual_barrier(left, right, *, n_steps=80) -> tuple[np.ndarray, np.ndarray]:
     """Multipliers and point of the nuclear problem from the dual's log barrier: another formula, no shared code.
 
     Newton on `max sum(lam) + mu (logdet(I - G^T G) + sum log lam)`, `mu` falling to zero; `W` is the Newton-corrected
@@ -67,7 +73,7 @@ def by_dual_barrier(left, right, *, n_steps=80):
     scale = np.linalg.norm(left, axis=1).max() * np.linalg.norm(right, axis=1).max()
     D, Z = left / scale, right
     lam = np.full(len(D), 0.5 / np.linalg.norm(D.T @ Z, 2))
-    mu, best = 1.0, (np.inf, None, None)
+    mu, best = 1.0, (np.inf, np.zeros((D.shape[1], Z.shape[1])), lam)
     for _ in range(n_steps):
         G = D.T @ (lam[:, None] * Z)
         Xi, Yi = np.linalg.inv(np.eye(len(G)) - G @ G.T), np.linalg.inv(np.eye(G.shape[1]) - G.T @ G)
@@ -82,6 +88,8 @@ def by_dual_barrier(left, right, *, n_steps=80):
         upper = np.linalg.norm(G, 2) / lam.sum()
         if upper - lower < best[0]:
             best = (upper - lower, W, lam)
+        if best[0] < 1e-8 * upper or mu < 1e-10:
+            break
         size = 1.0
         while (lam + size * step).min() <= 0 or np.linalg.norm(G + size * dG, 2) >= 1:
             size *= 0.7
@@ -127,14 +135,15 @@ def test_nuclear_attention_problems_are_certified_in_well_under_the_rivals_time(
     """Field problems 9 and 10: rivals take 108 s at d = 64, or stop at a gap of 1.2e-4 at d = 128."""
     left, right = attention(d // 2, 4, d)
     limit = MaxMargin("nuclear", left=left, right=right)
-    solution = solve(limit)
+    # One thread: on a busy machine, threads that wait for each other are counted as CPU time too.
+    with threadpool_limits(1):
+        solution, rough = solve(limit), solve(limit, polish=False)
     assert solution.status == "optimal"
     assert solution.certificate.gap <= 1e-12
     assert solution.certificate.relative_slack <= 1e-12
-    rough = solve(limit, polish=False)
     assert rough.status == "optimal"
     assert rough.certificate.gap <= 1e-8
-    # Twenty times what it takes on one thread (0.04 s at d = 64): slow machines, several threads.
+    # Some thirty times what it takes (0.04 s at d = 64), for slow machines.
     assert solution.cpu_seconds < seconds
 
 
@@ -227,7 +236,7 @@ def test_rows_and_coordinates_of_very_different_size():
 def test_more_constraints_never_widen_the_margin(norm):
     limit = problem(norm, 4)
     margins = [solve(changed(limit, rows=np.arange(k))).certificate.lower for k in (1, 5, 10, 15)]
-    assert all(b <= a * (1 + 1e-12) for a, b in zip(margins, margins[1:], strict=False))
+    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(margins))
 
 
 def test_the_norms_order_the_margins():
@@ -338,7 +347,7 @@ def test_a_gap_above_the_tolerance_is_not_called_optimal():
 
 def test_one_inseparable_block_spoils_the_whole():
     separable, spoiled = s40(), np.array([[1.0], [-1.0]])
-    solution = solve(MaxMargin("l2", rows=block_diag(separable, spoiled)))
+    solution = solve(MaxMargin("l2", rows=np.asarray(block_diag(separable, spoiled))))
     assert solution.status == "not separable"
     assert solution.farkas is not None
     np.testing.assert_allclose(solution.farkas, np.r_[np.zeros(40), 0.5, 0.5], atol=1e-12)

@@ -28,9 +28,9 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def log_expm1_ratio(x):
     """`log((e^x - 1) / x)`, shape of `x`, for x >= 0; 0 at x = 0. No overflow for large x."""
-    large = x > 30.0
-    small = jnp.where(large, 1.0, jnp.maximum(x, 1e-300))
-    big = jnp.where(large, x, 31.0)
+    large = x > 40.0
+    small = jnp.where(large, 1.0, jnp.maximum(x, jnp.finfo(jnp.result_type(x)).tiny))
+    big = jnp.where(large, x, 41.0)
     return jnp.where(large, big - jnp.log(big), jnp.log(jnp.expm1(small) / small))
 
 

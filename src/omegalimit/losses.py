@@ -1,6 +1,7 @@
 """Losses of a margin, in logs: `l` itself underflows late in training, `log l` does not."""
 
 import abc
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,30 +16,30 @@ class AbstractLoss(eqx.Module):
     name: eqx.AbstractClassVar[str]
 
     @abc.abstractmethod
-    def log_value(self, z):
+    def log_value(self, z) -> Any:
         """`log l(z)`, shape of `z`."""
 
     @abc.abstractmethod
-    def log_slope(self, z):
+    def log_slope(self, z) -> Any:
         """`log(-l'(z))`, shape of `z`."""
 
     @abc.abstractmethod
-    def log_gap(self, z, log_x):
+    def log_gap(self, z, log_x) -> Any:
         """`log(l(z - x) - l(z))` for `x = exp(log_x) >= 0`, shape of `z`: a loss gap that is never a difference of losses."""
 
 
 class Exponential(AbstractLoss):
     """`l(z) = exp(-z)`."""
 
-    name = "exponential"
+    name: ClassVar[str] = "exponential"
 
-    def log_value(self, z):
+    def log_value(self, z) -> Any:
         return -z
 
-    def log_slope(self, z):
+    def log_slope(self, z) -> Any:
         return -z
 
-    def log_gap(self, z, log_x):
+    def log_gap(self, z, log_x) -> Any:
         # e^{-z} expm1(x); the last term is 0 as x -> 0.
         return -z + log_x + log_expm1_ratio(jnp.exp(log_x))
 
@@ -46,15 +47,15 @@ class Exponential(AbstractLoss):
 class Logistic(AbstractLoss):
     """`l(z) = log(1 + exp(-z))`."""
 
-    name = "logistic"
+    name: ClassVar[str] = "logistic"
 
-    def log_value(self, z):
+    def log_value(self, z) -> Any:
         return log_log1p_exp(-z)
 
-    def log_slope(self, z):
+    def log_slope(self, z) -> Any:
         return -jax.nn.softplus(z)
 
-    def log_gap(self, z, log_x):
+    def log_gap(self, z, log_x) -> Any:
         # log1p(sigma(-z) expm1(x)).
         return log_log1p_exp(-jax.nn.softplus(z) + log_x + log_expm1_ratio(jnp.exp(log_x)))
 

@@ -52,19 +52,19 @@ class AbstractProblem(eqx.Module):
         """Length of `selection`: the number of inputs that choose a token, or 0."""
 
     @abc.abstractmethod
-    def outputs(self, theta):
+    def outputs(self, theta) -> Any:
         """The unit-scaled outputs `h(theta) / unit`, homogeneous of degree `degree`."""
 
     @abc.abstractmethod
-    def weights(self, h, log_S):
+    def weights(self, h, log_S) -> Any:
         """`(q, M)`: ascent weights on the outputs, and the log of what they were divided by."""
 
     @abc.abstractmethod
-    def selection(self, h):
+    def selection(self, h) -> Any:
         """The tokens that win at present, shape (n,); empty for problems without a choice."""
 
     @abc.abstractmethod
-    def constraints(self, h, selection):
+    def constraints(self, h, selection) -> Any:
         """The margins `m_k` that the limit problem constrains, shape (K,), linear in `h`."""
 
     @abc.abstractmethod
@@ -72,7 +72,7 @@ class AbstractProblem(eqx.Module):
         """The gradient's weights on the `constraints`: negative ones belong to outputs better than the selected."""
 
     @abc.abstractmethod
-    def log_loss_gap(self, h, log_S):
+    def log_loss_gap(self, h, log_S) -> Any:
         """`log(L - inf L)`, a scalar."""
 
     @abc.abstractmethod
@@ -112,7 +112,9 @@ class MarginProblem(AbstractProblem):
             r = float(np.linalg.norm(self.start))
             jacobian = np.asarray(jax.jacrev(flat)(theta / r))
         # A power of two, so that dividing by it is exact.
-        self.unit = np.asarray(2.0 ** round(math.log2(max(np.linalg.norm(jacobian, axis=1).max() / self.degree, 1e-300))))
+        self.unit = np.asarray(
+            2.0 ** round(math.log2(max(np.linalg.norm(jacobian, axis=1).max() / self.degree, 1e-300)))
+        )
         self.function = margins
         self.unravel = unravel
         self.loss = loss_named(loss)
@@ -125,24 +127,24 @@ class MarginProblem(AbstractProblem):
     def n_choices(self) -> int:
         return 0
 
-    def outputs(self, theta):
+    def outputs(self, theta) -> Any:
         return self.function(self.unravel(theta)) / self.unit
 
-    def weights(self, h, log_S):
+    def weights(self, h, log_S) -> Any:
         log_w = self.loss.log_slope(jnp.exp(log_S) * h)
         M = jax.nn.logsumexp(log_w)
         return jnp.exp(log_w - M), M
 
-    def selection(self, h):
+    def selection(self, h) -> Any:
         return jnp.zeros((0,), dtype=int)
 
-    def constraints(self, h, selection):
+    def constraints(self, h, selection) -> Any:
         return h
 
     def log_weights(self, h, log_S, selection):
         return LogWeights(jnp.ones_like(h), self.loss.log_slope(jnp.exp(log_S) * h))
 
-    def log_loss_gap(self, h, log_S):
+    def log_loss_gap(self, h, log_S) -> Any:
         return jax.nn.logsumexp(self.loss.log_value(jnp.exp(log_S) * h))
 
     def limit_offsets(self, selection):
@@ -202,7 +204,7 @@ class AttentionProblem(AbstractProblem):
     def n_choices(self) -> int:
         return self.X.shape[0]
 
-    def outputs(self, theta):
+    def outputs(self, theta) -> Any:
         return self.model.logits(theta, self.X, self.z)
 
     def _terms(self, h, log_S):
@@ -226,17 +228,17 @@ class AttentionProblem(AbstractProblem):
         f = jnp.take_along_axis(u, a, axis=1) + dev
         return is_a, jnp.where(level, -sign_dev, jnp.sign(c)), log_abs + log_p + self.loss.log_slope(f)
 
-    def weights(self, h, log_S):
+    def weights(self, h, log_S) -> Any:
         is_a, sign, log_abs = self._terms(h, log_S)
         log_abs = jnp.where(is_a, -jnp.inf, log_abs)
         M = jax.nn.logsumexp(log_abs)
         q = sign * jnp.exp(log_abs - M)
         return q - is_a * jnp.sum(q, axis=1, keepdims=True), M
 
-    def selection(self, h):
+    def selection(self, h) -> Any:
         return jnp.argmax(h, axis=1)
 
-    def constraints(self, h, selection):
+    def constraints(self, h, selection) -> Any:
         """`h_{i,selected} - h_il` for the other tokens in order, shape (n (L - 1),)."""
         chosen = jnp.take_along_axis(h, selection[:, None], axis=1)
         return (chosen - jnp.take_along_axis(h, _others(selection, h.shape[1], jnp), axis=1)).reshape(-1)
@@ -245,10 +247,11 @@ class AttentionProblem(AbstractProblem):
         _, sign, log_abs = self._terms(h, log_S)
         others = _others(selection, h.shape[1], jnp)
         return LogWeights(
-            -jnp.take_along_axis(sign, others, axis=1).reshape(-1), jnp.take_along_axis(log_abs, others, axis=1).reshape(-1)
+            -jnp.take_along_axis(sign, others, axis=1).reshape(-1),
+            jnp.take_along_axis(log_abs, others, axis=1).reshape(-1),
         )
 
-    def log_loss_gap(self, h, log_S):
+    def log_loss_gap(self, h, log_S) -> Any:
         u = self.scores
         best = jnp.argmax(u, axis=1)
         u_best = jnp.take_along_axis(u, best[:, None], axis=1)
@@ -305,7 +308,9 @@ def _measured_degree(margins: Callable[[Any], Any], theta: Float[np.ndarray, " N
                 slopes.append(np.log(m[usable] / m1[usable]) / math.log(scale))
     slopes = np.concatenate(slopes) if slopes else np.zeros(0)
     if slopes.size == 0:
-        raise ValueError("`margins` is zero at `params` and beside it; its degree of homogeneity cannot be measured there.")
+        raise ValueError(
+            "`margins` is zero at `params` and beside it; its degree of homogeneity cannot be measured there."
+        )
     low, high = np.min(slopes), np.max(slopes)  # NaN (a margin that changed its sign) spreads through both
     if not high - low <= 1e-6:
         raise ValueError(
@@ -316,5 +321,7 @@ def _measured_degree(margins: Callable[[Any], Any], theta: Float[np.ndarray, " N
     degree = float(np.median(slopes))
     degree = float(round(degree)) if abs(degree - round(degree)) < 1e-6 else degree
     if not degree > 0:
-        raise ValueError(f"`margins` has the degree of homogeneity {degree:.6g}; it must be positive for a flow to have a direction.")
+        raise ValueError(
+            f"`margins` has the degree of homogeneity {degree:.6g}; it must be positive for a flow to have a direction."
+        )
     return degree

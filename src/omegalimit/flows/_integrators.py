@@ -1,6 +1,7 @@
 """Two integrators behind one interface: RKC2 (any size, no Jacobian) and LSODA (tight, for trajectories)."""
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -54,7 +55,9 @@ class RKC(AbstractIntegrator):
         # The field may have changed since the last call (its cap): the derivative is taken anew.
         state = self._state._replace(f=_evaluate(field, self._state.y))
         limit = self.n_evaluations + max_evaluations
-        self._take(_rkc.advance(field, state, self._table, np.asarray(rtol), np.asarray(atol), stop, keep, np.asarray(limit)))
+        self._take(
+            _rkc.advance(field, state, self._table, np.asarray(rtol), np.asarray(atol), stop, keep, np.asarray(limit))
+        )
 
     def kept(self):
         n = int(self._state.n_kept)
@@ -65,10 +68,23 @@ class RKC(AbstractIntegrator):
         y0, f0, y1, f1, h = (np.asarray(x) for x in (c.y0, c.f0, c.y, c.f, c.h0))
 
         def hermite(x: float) -> np.ndarray:
-            return (1 + 2 * x) * (1 - x) ** 2 * y0 + x * (1 - x) ** 2 * h * f0 + x**2 * (3 - 2 * x) * y1 + x**2 * (x - 1) * h * f1
+            return (
+                (1 + 2 * x) * (1 - x) ** 2 * y0
+                + x * (1 - x) ** 2 * h * f0
+                + x**2 * (3 - 2 * x) * y1
+                + x**2 * (x - 1) * h * f1
+            )
 
-        x = scipy.optimize.brentq(lambda x: hermite(x)[index] - value, 0.0, 1.0, xtol=1e-15)
+        x = _root(lambda x: hermite(x)[index] - value, 0.0, 1.0)
         return self.s - float(h) * (1 - x), hermite(x)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where `function` changes its sign in `[low, high]`; an end when rounding hides the change there."""
+    at_low, at_high = function(low), function(high)
+    if at_low * at_high >= 0:
+        return low if abs(at_low) < abs(at_high) else high
+    return float(scipy.optimize.root_scalar(function, bracket=(low, high), xtol=1e-15 * max(1.0, abs(high))).root)
 
 
 @eqx.filter_jit
@@ -134,8 +150,8 @@ class LSODA(AbstractIntegrator):
     def crossing(self, index, value):
         assert self._solver is not None
         dense = self._solver.dense_output()
-        s = scipy.optimize.brentq(lambda s: dense(s)[index] - value, self._solver.t_old, self._solver.t, xtol=1e-15)
-        return float(s), np.asarray(dense(s))
+        s = _root(lambda s: dense(s)[index] - value, self._solver.t_old, self._solver.t)
+        return s, np.asarray(dense(s))
 
 
 INTEGRATORS: dict[str, type[RKC] | type[LSODA]] = {"rkc": RKC, "lsoda": LSODA}

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
@@ -112,7 +111,7 @@ def _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_i
         R1 = g - a * omega
         stationarity = float(np.linalg.norm(R1) / abs(a))
         level = lam @ m[active]
-        complementarity = float((level - m.min()) / abs(level))
+        complementarity = float((level - m.min()) / abs(level)) if level != 0 else np.inf
         gap = max(stationarity, complementarity) if judge is None else judge(omega, full)
         if best is None or gap < best.gap:
             best = Polished(
@@ -154,6 +153,7 @@ def _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_i
         else:
             d_omega, d_lam, d_t, d_s = newton(0.1 * mu, 0.0)
             n_products += solve.n_products
+        o, t_o, m_o = omega, t, m[active]
         step = min(_to_boundary(s, d_s), _to_boundary(lam, d_lam), 0.3 / max(float(np.linalg.norm(d_omega)), 1e-300))
         for _ in range(12):
             o = omega + step * d_omega
@@ -192,6 +192,17 @@ def _dense_solver(H, At, ratio, omega, a, delta):
     return lambda r: scale * scipy.linalg.lu_solve(lu, r * scale, check_finite=False)
 
 
+class _Operator(scipy.sparse.linalg.LinearOperator):
+    """A square matrix known by its product with a vector."""
+
+    def __init__(self, n: int, multiply: Callable[[np.ndarray], np.ndarray]):
+        super().__init__(np.dtype(float), (n, n))
+        self._product = multiply
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._product(np.ravel(x))
+
+
 class _MinresSolver:
     """The same matrix, matrix-free, with the block preconditioner `diag(a I, At At^T / a + diag(s / lambda), border)`.
 
@@ -227,8 +238,8 @@ class _MinresSolver:
 
     def __call__(self, r):
         n = self.N + self.K + 1
-        operator = scipy.sparse.linalg.LinearOperator((n, n), matvec=self._multiply, dtype=float)
-        preconditioner = scipy.sparse.linalg.LinearOperator((n, n), matvec=self._precondition, dtype=float)
+        operator = _Operator(n, self._multiply)
+        preconditioner = _Operator(n, self._precondition)
         return scipy.sparse.linalg.minres(operator, r, M=preconditioner, rtol=self.rtol, maxiter=600)[0]
 
 
@@ -242,9 +253,8 @@ def growth_rate(problem, omega, selection, multipliers, a: float, *, tight: floa
         p = np.maximum(multipliers, 0.0)
         p = p / p.sum()
         A = np.asarray(rows(problem, omega, selection))[p > tight * p.max()]
-        basis = scipy.linalg.qr(np.vstack([A, omega]).T, mode="economic", pivoting=True)
-        diagonal = np.abs(np.diag(basis[1]))
-        Y = basis[0][:, diagonal > 1e-10 * diagonal[0]]
+        basis, sizes, _ = np.linalg.svd(np.vstack([A, omega]).T, full_matrices=False)
+        Y = basis[:, sizes > 1e-10 * sizes[0]]
         project = lambda v: v - Y @ (Y.T @ v)  # noqa: E731 - used by both branches
         if omega.size - Y.shape[1] <= 0:
             return -1.0
@@ -253,8 +263,7 @@ def growth_rate(problem, omega, selection, multipliers, a: float, *, tight: floa
             PHP = project(project(H).T)
             return float(np.linalg.eigvalsh((PHP + PHP.T) / 2)[-1] / a - 1)
         product = lambda v: project(np.asarray(hessian_product(problem, omega, selection, p, project(v.ravel()))))  # noqa: E731
-        operator = scipy.sparse.linalg.LinearOperator((omega.size,) * 2, matvec=product, dtype=float)
+        operator = _Operator(omega.size, product)
         start = project(np.cos(np.arange(omega.size) + 1.0))
-        top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
+        top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)
         return float(top[0] / a - 1)
-

@@ -109,7 +109,9 @@ def measure(
     omega = omega / np.linalg.norm(omega)
     with double_precision():
         own = selection is None
-        given = np.zeros(problem.n_choices, dtype=np.int64) if selection is None else np.asarray(selection, dtype=np.int64)
+        given = (
+            np.zeros(problem.n_choices, dtype=np.int64) if selection is None else np.asarray(selection, dtype=np.int64)
+        )
         chosen, m, sign, log_abs, a, residual, log_gap, M = map(
             np.asarray, _evaluate(problem, omega, np.asarray(float(log_sharpness)), given, np.asarray(own))
         )

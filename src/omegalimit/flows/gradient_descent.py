@@ -87,7 +87,11 @@ def gradient_descent(
     with double_precision():
         for mark in marks:
             new, _, still = _descend(
-                problem, states[-1], np.asarray(float(step_size)), np.asarray(int(mark - steps[-1])), np.asarray(normalised)
+                problem,
+                states[-1],
+                np.asarray(float(step_size)),
+                np.asarray(int(mark - steps[-1])),
+                np.asarray(normalised),
             )
             if stalled is None and int(still) >= 0:
                 stalled = steps[-1] + int(still)

@@ -153,7 +153,9 @@ def checked_start(problem: AbstractProblem, start: Float[np.ndarray, " N"] | Non
 class _Run:
     """One run's moving parts; `result()` drives them."""
 
-    def __init__(self, problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress):
+    def __init__(
+        self, problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress
+    ):
         self.problem, self.judge, self.tol, self.polishing = problem, judge, tol, polishing
         self.N = problem.size
         self.method, self.asked_rtol = method, rtol
@@ -163,6 +165,7 @@ class _Run:
         self.polish_cpu = 0.0
         self.polish_steps = 0
         self.y0 = pack(problem, theta)
+        self.u0 = float(self.y0[self.N + 1])
         self.log_unit = float(np.log(problem.unit))
         self.log_S0 = problem.degree * self.y0[self.N] + self.log_unit
         # A start beyond the cap has no path below it: leave a decade.
@@ -187,7 +190,9 @@ class _Run:
         """Integrate until slow at the cap. An ending when the flow came to something else."""
         field = Field(self.problem, np.asarray(math.log(self.cap)))
         low = min(self.log_S0, 0.0) - 60.0
-        stop = Stop(self.problem, np.asarray(math.log(self.cap)), np.asarray(low), np.asarray(speed), np.asarray(self.until_u))
+        stop = Stop(
+            self.problem, np.asarray(math.log(self.cap)), np.asarray(low), np.asarray(speed), np.asarray(self.until_u)
+        )
         keep = Keep(self.problem, np.asarray(max(math.log(self.cap) - self.log_S0, 1.0) / 100))
         rtol, atol = self.tolerances
         it = self.integrator
@@ -217,7 +222,7 @@ class _Run:
         """The present direction at the present (frozen) sharpness, judged by the handed-in test if there is one."""
         y = self.integrator.y
         log_S = min(self.log_sharpness(), math.log(self.cap))
-        log_time = _log_time(y[self.N + 1], self.y0[self.N + 1]) if log_S < math.log(self.cap) else math.nan
+        log_time = _log_time(float(y[self.N + 1]), self.u0) if log_S < math.log(self.cap) else math.nan
         arrival = measure(self.problem, y[: self.N], log_S, log_time=log_time)
         if self.judge is None:
             return arrival
@@ -250,7 +255,9 @@ class _Run:
             there = measure(self.problem, point.direction, arrival.log_sharpness)
             accepted = bool(np.array_equal(there.selection, selection)) and there.least_margin > 0
         if accepted and judge is None:
-            rate = growth_rate(self.problem, point.direction, selection, point.multipliers, there.mean_margin * self.problem.degree)
+            rate = growth_rate(
+                self.problem, point.direction, selection, point.multipliers, there.mean_margin * self.problem.degree
+            )
             accepted = rate <= GROWTH_TOLERANCE
         self.polish_cpu += time.process_time() - cpu
         self.polish_steps += point.n_iterations
@@ -291,9 +298,11 @@ class _Run:
                 self.plateaus.append(
                     Plateau(s=self.integrator.s, stationarity=arrival.stationarity, gap=arrival.gap, complementarity=C)
                 )
-            floor = 0.5 * math.exp(arrival.log_sharpness) / arrival.arithmetic_horizon / max(abs(arrival.growth), 1e-300)
+            floor = (
+                0.5 * math.exp(arrival.log_sharpness) / arrival.arithmetic_horizon / max(abs(arrival.growth), 1e-300)
+            )
             at_floor = i + 1 == len(SPEEDS) or SPEEDS[i + 1] < floor
-            if limit and n_polishes >= 2 or (at_floor and limit):
+            if (limit and n_polishes >= 2) or (at_floor and limit):
                 if not self.raise_cap(arrival):
                     return self.finish(Ending.HORIZON, arrival, polished)
                 i, n_polishes = 0, 0
@@ -321,7 +330,7 @@ class _Run:
         before = s < it.s
         s, y = np.append(s[before], it.s), np.vstack([y[before], it.y])
         log_S = self.problem.degree * y[:, self.N] + self.log_unit
-        log_time = np.array([_log_time(u, self.y0[self.N + 1]) for u in y[:, self.N + 1]])
+        log_time = np.array([_log_time(float(u), self.u0) for u in y[:, self.N + 1]])
         trajectory = Trajectory(
             clock="s",
             time=s,
@@ -358,7 +367,11 @@ def _reason(ending: Ending, arrival: Arrival, polished, run: _Run) -> str:
     numbers = f"stationarity {arrival.stationarity:.1e}, complementarity {C:.1e}, entropy bound {B:.1e}, gap {arrival.gap:.1e}"
     match ending:
         case Ending.CERTIFIED:
-            tail = "" if polished is None else f"; limit point certified to {polished[0].gap:.1e}, {polished[0].change:.1e} away"
+            tail = (
+                ""
+                if polished is None
+                else f"; limit point certified to {polished[0].gap:.1e}, {polished[0].change:.1e} away"
+            )
             return f"arrived at sharpness {S:.1e} ({numbers}){tail}."
         case Ending.STATIONARY:
             return f"at rest in direction at sharpness {S:.1e}, yet inactive directions would grow ({numbers})."

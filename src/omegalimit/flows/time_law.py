@@ -9,7 +9,11 @@ from ..problem import AbstractProblem
 
 
 def time_constant(
-    problem: AbstractProblem, selection: Int[np.ndarray, " n"], multipliers: Float[np.ndarray, " K"], *, tight: float = 1e-9
+    problem: AbstractProblem,
+    selection: Int[np.ndarray, " n"],
+    multipliers: Float[np.ndarray, " K"],
+    *,
+    tight: float = 1e-9,
 ) -> float:
     """`c` in *relative gap = c / log t + o(1 / log t)*: `H(alpha) + sum alpha b - min_k (b_k - log alpha_k)`.
 

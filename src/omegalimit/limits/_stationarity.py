@@ -21,36 +21,31 @@ def stationary_multipliers(norm, data, W, margins) -> list[Float[np.ndarray, " N
     found, seen = [], set()
     for share in _SHARES if least > 0 else (np.inf,):
         active = np.flatnonzero(margins <= least * (1 + share)) if least > 0 else np.arange(len(margins))
-        small = min(share, _SHARES[-1])
-        A = tuple(array[active] for array in data)
-        if norm == "l1":
-            support = np.abs(W) > small * np.abs(W).max()
-            key, system = (len(active), int(support.sum())), lambda A=A, J=support: (A[0][:, J].T, np.sign(W[J]))
-        elif norm == "l2":
-            key, system = (len(active),), lambda A=A: (A[0].T, W)
-        elif norm == "frobenius":
-            D, Z = A
-            K = (D @ D.T) * (Z @ Z.T)
-            key, system = (len(active),), lambda K=K, a=active: factored(K, margins[a])
-        else:
-            u, s, vt = np.linalg.svd(W, full_matrices=False)
-            r = int((s > small * s[0]).sum())
-            D, Z = A
-            c, a = D @ u[:, :r], Z @ vt[:r].T
-            key = (len(active), r)
-
-            def system(D=D, Z=Z, c=c, a=a):
-                cc, aa = c @ c.T, a @ a.T
-                K = cc * (Z @ Z.T) + (D @ D.T) * aa - cc * aa
-                return factored(K, np.einsum("ki,ki->k", c, a))
-
-        if key in seen:
+        key, F, t = _system(norm, tuple(array[active] for array in data), W, margins[active], min(share, _SHARES[-1]))
+        if (len(active), key) in seen:
             continue
-        seen.add(key)
+        seen.add((len(active), key))
         multipliers = np.zeros(len(margins))
-        multipliers[active] = nonnegative(*system())
+        multipliers[active] = nonnegative(F, t)
         found.append(multipliers)
     return found
+
+
+def _system(norm, A, W, margins, small):
+    """Dimension of the support (rank) of `W` that was assumed, and `F, t`: the condition is `F a = t`."""
+    if norm == "l1":
+        support = np.abs(W) > small * np.abs(W).max()
+        return int(support.sum()), A[0][:, support].T, np.sign(W[support])
+    if norm == "l2":
+        return 0, A[0].T, W
+    D, Z = A
+    if norm == "frobenius":
+        return 0, *factored((D @ D.T) * (Z @ Z.T), margins)
+    u, s, vt = np.linalg.svd(W, full_matrices=False)
+    r = int((s > small * s[0]).sum())
+    c, a = D @ u[:, :r], Z @ vt[:r].T
+    cc, aa = c @ c.T, a @ a.T
+    return r, *factored(cc * (Z @ Z.T) + (D @ D.T) * aa - cc * aa, np.einsum("ki,ki->k", c, a))
 
 
 def factored(K, b):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from ..certificate import Certificate, DeltaRank
 from ._stationarity import stationary_multipliers
@@ -160,30 +161,30 @@ class MaxMargin:
         """`(rows,)` or `(left, right)` divided by powers of two, largest entry in [1/2, 1), and the total exponent."""
         return self._data, self._exponent
 
-    def margins(self, point: Float[np.ndarray, "..."]) -> Float[np.ndarray, " N"]:
+    def margins(self, point: ArrayLike) -> Float[np.ndarray, " N"]:
         """`<A_k, W>` for every constraint, in the data's units, shape `(N,)`; `W` has shape `shape`."""
         W, e = _split(self._shaped("point", point, self.shape))
         return np.ldexp(self._margins(W), e + self._exponent)
 
-    def combine(self, multipliers: Float[np.ndarray, " N"]) -> Float[np.ndarray, "..."]:
+    def combine(self, multipliers: ArrayLike) -> Float[np.ndarray, "..."]:
         """`sum_k p_k A_k`, of shape `shape`; `p` of shape `(N,)` is used as given, without clipping or scaling."""
         p, e = _split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
         return np.ldexp(self._combine(p), e + self._exponent)
 
-    def norm_of(self, point: Float[np.ndarray, "..."]) -> float:
+    def norm_of(self, point: ArrayLike) -> float:
         """`|W|` in this problem's norm."""
         W, e = _split(self._shaped("point", point, self.shape))
         return float(np.ldexp(_NORMS[self.norm].norm(W), e))
 
-    def dual_norm_of(self, G: Float[np.ndarray, "..."]) -> float:
+    def dual_norm_of(self, G: ArrayLike) -> float:
         """`|G|` in the dual norm, `max <G, W>` over `|W| <= 1`."""
-        G, e = _split(self._shaped("G", G, self.shape))
-        return float(np.ldexp(_NORMS[self.norm].dual(G), e))
+        scaled, e = _split(self._shaped("G", G, self.shape))
+        return float(np.ldexp(_NORMS[self.norm].dual(scaled), e))
 
     def certify(
         self,
-        point: Float[np.ndarray, "..."],
-        multipliers: Float[np.ndarray, " N"] | None = None,
+        point: ArrayLike,
+        multipliers: ArrayLike | None = None,
         *,
         delta: float = 1e-3,
     ) -> Certificate:
@@ -263,7 +264,7 @@ class MaxMargin:
             delta_rank=None,
             multipliers_given=multipliers is not None,
         )
-        if upper > 0 and 0 < delta:
+        if upper > 0 and delta > 0:
             gap = max((upper - lower) / upper, 0.0) + 2 * slack / upper
             proved = _delta_rank(spectrum / upper, gap=gap, doubt=2 * slack / upper, euclidean=table.euclidean)
             ranks = np.flatnonzero(proved <= delta)

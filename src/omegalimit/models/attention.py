@@ -1,7 +1,7 @@
 """Parametrisations of the attention matrix `W` of one-layer softmax attention, as functions of one flat vector `theta`."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ class AbstractAttention(eqx.Module):
         """Number of parameters, length of `theta`."""
 
     @abc.abstractmethod
-    def logits(self, theta, X, z):
+    def logits(self, theta, X, z) -> Any:
         """`h_il = x_il^T W(theta) z_i`, shape (n, L), for X (n, L, d), z (n, d)."""
 
     @abc.abstractmethod
@@ -48,7 +48,7 @@ class MergedAttention(AbstractAttention):
     def size(self) -> int:
         return self.d * self.d
 
-    def logits(self, theta, X, z):
+    def logits(self, theta, X, z) -> Any:
         n, L, d = X.shape
         Wz = z @ theta.reshape(d, d).T
         return jnp.einsum("nld,nd->nl", X, Wz)
@@ -78,7 +78,7 @@ class KeyQueryAttention(AbstractAttention):
         shape = (*theta.shape[:-1], self.d, self.inner)
         return theta[..., :half].reshape(shape), theta[..., half:].reshape(shape)
 
-    def logits(self, theta, X, z):
+    def logits(self, theta, X, z) -> Any:
         K, Q = self.split(theta)
         n, L, d = X.shape
         if self.inner < 2 * d:  # x^T K (Q^T z): the cheaper order unless K is wide
@@ -107,7 +107,7 @@ class DiagonalKeyQueryAttention(AbstractAttention):
     def size(self) -> int:
         return 2 * self.d
 
-    def logits(self, theta, X, z):
+    def logits(self, theta, X, z) -> Any:
         return jnp.einsum("nld,nd->nl", X, z * (theta[: self.d] * theta[self.d :]))
 
     def matrix(self, theta):
@@ -129,7 +129,7 @@ class MergedDiagonalAttention(AbstractAttention):
     def size(self) -> int:
         return self.d
 
-    def logits(self, theta, X, z):
+    def logits(self, theta, X, z) -> Any:
         return jnp.einsum("nld,nd->nl", X, z * theta)
 
     def matrix(self, theta):

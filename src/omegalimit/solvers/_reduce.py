@@ -48,7 +48,7 @@ def row_span(A: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "d r"] | None:
 
     Exact for every unitarily invariant norm; directions below 1e-13 of the largest are dropped.
     """
-    basis, R, _ = qr(A.T, mode="economic", pivoting=True)
+    basis, R, _ = (np.asarray(part) for part in qr(A.T, mode="economic", pivoting=True))
     diagonal = np.abs(np.diag(R))
     rank = int((diagonal > _NEGLIGIBLE * diagonal[0]).sum())
     return None if rank == A.shape[1] else basis[:, :rank]

@@ -18,7 +18,7 @@ def minimum_norm_point(limit: MaxMargin) -> Float[np.ndarray, " N"]:
     """`p >= 0` of sum one with the least `|sum_k p_k A_k|_2` (Frobenius for factors).
 
     Solves `min |[F; 1^T] p - e_last|` over `p >= 0`, where `F^T F` is the Gram matrix of the constraints: `F` is the
-    data when there are fewer coordinates than constraints, else a Cholesky factor, else the square root by eigenvectors.
+    data when there are fewer coordinates than constraints, else a Cholesky factor, else the root by eigenvectors.
     """
     F, N = _factor(limit), limit.n_constraints
     target = np.zeros(len(F) + 1)

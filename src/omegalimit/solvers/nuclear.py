@@ -14,9 +14,11 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import blas, lapack
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 _BLOCK = 384
+_potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=float)
+(_symv,) = get_blas_funcs(("symv",), dtype=float)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,21 +143,21 @@ def _schur(D, Z, P, W, Q, S, Xi, Yi, ratio):
         H[r, :e] = part
     H.flat[:: N + 1] = 1.0
     # The transpose of a C-ordered array is what LAPACK stores, without a copy; its upper triangle is our lower one.
-    factor, failed = lapack.dpotrf(H.T, lower=0, clean=0)
+    factor, failed = _potrf(H.T, lower=0, clean=0)
     regularised = 0.0
     while failed and regularised < 1e-9:
         regularised = max(1e-15, 10 * regularised)
         H.flat[:: N + 1] = 1.0 + regularised
-        factor, failed = lapack.dpotrf(H.T, lower=0, clean=0)
+        factor, failed = _potrf(H.T, lower=0, clean=0)
     if failed:
         return None
     H.flat[:: N + 1] = 1.0
 
     def solve(rhs):
         y = unit * rhs
-        x = lapack.dpotrs(factor, y, lower=0)[0]
+        x = _potrs(factor, y, lower=0)[0]
         for _ in range(3 if regularised else 1):
-            x = x + lapack.dpotrs(factor, y - blas.dsymv(1.0, H.T, x, lower=0), lower=0)[0]
+            x = x + _potrs(factor, y - _symv(1.0, H.T, x, lower=0), lower=0)[0]
         return unit * x
 
     return solve
@@ -165,14 +167,14 @@ def _steps(X, dX, w, dw, G, dG, lam, dl, *, precision):
     """Largest primal and dual steps that stay inside, from below, to a relative `precision`; at most 1.1."""
 
     def primal(step):
-        return lapack.dpotrf((X + step * dX).T, lower=0, clean=0)[1] == 0
+        return _potrf((X + step * dX).T, lower=0, clean=0)[1] == 0
 
     def dual(step):
         M = G + step * dG
         M = M @ M.T if len(M) <= M.shape[1] else M.T @ M
         np.negative(M, out=M)
         M.flat[:: len(M) + 1] += 1
-        return lapack.dpotrf(M.T, lower=0, clean=0)[1] == 0
+        return _potrf(M.T, lower=0, clean=0)[1] == 0
 
     return _boundary(primal, _ratio(w, dw), precision), _boundary(dual, _ratio(lam, dl), precision)
 

@@ -2,8 +2,8 @@
 
 At the optimum, scaled to `|G(lam)|_2 = 1` and `min_k (<A_k, W> / b_k) = 1`, `W = U1 H V1^T` with `U1, V1` the singular
 vectors of `G(lam)` at singular value 1 and `H` symmetric, positive definite. Unknowns are the multipliers `lam`, the
-slacks `w` and `H`; how `U1, V1` turn with `lam` is the resolvent of the other singular pairs. With `Phi_k` the symmetric
-part of `U1^T A_k V1`, `B` its entries and `M` the curvature, a step solves
+slacks `w` and `H`; how `U1, V1` turn with `lam` is the resolvent of the other singular pairs. With `Phi_k` the
+symmetric part of `U1^T A_k V1`, `B` its entries and `M` the curvature, a step solves
 
     [[M + diag(w / lam), B], [B^T, 0]] (dl, dh) = (b - B svec(H) + mu / lam, svec(I - diag(s)))
 
@@ -11,7 +11,8 @@ with `lam_k w_k` aimed at a `mu` that falls to zero, each step kept inside `lam,
 conditioned where that of the interior point does not, so the active rows sort themselves out: the interior point
 names one of a hundred wrongly as a rule, and Newton on a fixed set of rows then ends at a gap of `1e-5`.
 
-Source: `theory/solvers.md`, section 1 (`M`, `B`, the lift); the barrier in place of its active-set loop is derived here.
+Source: `theory/solvers.md`, section 1 (`M`, `B`, the lift); the barrier, in place of its active-set loop, is derived
+here.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
 from .nuclear import Pair, _ratio
 
@@ -27,6 +28,7 @@ from .nuclear import Pair, _ratio
 _CLEAR = 1e-4
 # Largest system that is worth a singular value decomposition.
 _SMALL = 500
+(_sysv,) = get_lapack_funcs(("sysv",), dtype=float)
 
 
 def polish(
@@ -158,7 +160,7 @@ def _solve_symmetric(K, rhs):
     """
     unit = 1 / np.sqrt(np.maximum(np.abs(K).max(0), 1e-300))
     scaled = K * unit[:, None] * unit
-    _, _, x, failed = lapack.dsysv(scaled.T, unit * rhs, lower=0)
+    _, _, x, failed = _sysv(scaled.T, unit * rhs, lower=0)
     if failed or not np.isfinite(x).all():
         if len(K) > _SMALL or not np.isfinite(scaled).all():
             return None

@@ -1,5 +1,6 @@
 """Claims of `softmax_attention` that compare limits or several runs."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -69,9 +70,13 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
     times = [run.log_halving_time() for run in runs]
     conditions = [Assumption(name="same tokens at every scale", holds=same)]
     if e.model.name == "kq":
-        rises = all(x < y for x, y in zip(times, times[1:], strict=False)) if all(map(math.isfinite, times)) else None
+        rises = all(x < y for x, y in itertools.pairwise(times)) if all(map(math.isfinite, times)) else None
         conditions.append(Assumption(name="halving time rises as the start shrinks", holds=rises))
-    late = [f"scale {run.scale:g}: {run.flow.ending}" for run in runs if run.flow.ending not in ("certified", "stationary but not optimal")]
+    late = [
+        f"scale {run.scale:g}: {run.flow.ending}"
+        for run in runs
+        if run.flow.ending not in ("certified", "stationary but not optimal")
+    ]
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = int(np.nanargmax(np.divide(gaps, bounds)))
     undecided = f"a flow did not arrive ({'; '.join(late)})." if late else None
@@ -86,7 +91,7 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
 def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arrival, W: np.ndarray) -> list[Verdict]:
     """Is `W`, trained elsewhere, at each limit within what its own sharpness allows? One verdict per norm."""
     verdicts = []
-    diagonal = bool((W == np.diag(np.diag(W))).all())
+    diagonal = bool((np.diag(np.diag(W)) == W).all())
     best = tuple(map(int, data.best))
     bound = ALLOWANCE * arrival.entropy_bound
     for norm in ("nuclear", "frobenius", "l1") if diagonal else ("nuclear", "frobenius"):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .softmax_attention import SoftmaxAttention
 
 
-
 def counters(system: "SoftmaxAttention") -> Mapping[str, Counter]:
     """Every counter-instance, made from the system's own size, loss and seed; data of one's own are not used."""
     base = dataclasses.replace(system, data=None, weights=None, tokens="planted", parametrisation="all", inner=None)
@@ -132,7 +131,11 @@ def equal_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     model = DiagonalKeyQueryAttention(d=data.d)
     k = np.abs(np.random.default_rng([system.seed, 12]).standard_normal(data.d))
     start = system.scaled(np.concatenate([k, k]), data, model)
-    return [system.experiment("diagonal-kq", data, "diagonal-kq", progress, start=start, max_evaluations=400_000).max_margin()]
+    return [
+        system.experiment(
+            "diagonal-kq", data, "diagonal-kq", progress, start=start, max_evaluations=400_000
+        ).max_margin()
+    ]
 
 
 def wrong_norm(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -205,5 +208,3 @@ def coinciding_norms(system: "SoftmaxAttention", progress: Progress) -> list[Ver
     data = TokenData(X=X, z=z, y=np.ones(n), v=np.ones(n), name="orthogonal")
     e = system.experiment("kq", data, "kq", progress, twin=False)
     return [norms_differ(e), rank(e)]
-
-

@@ -244,7 +244,9 @@ class Experiment:
                 return f"the bound {bound:.2g} would let the {NAMES[OTHER_NORM[norm]]} optimum pass too (its gap: {rival:.2g})."
         return None
 
-    def _max_margin(self, claim: str, norm: str, limits: Limits, arrivals, names: tuple[str, ...], wrong=None) -> Verdict:
+    def _max_margin(
+        self, claim: str, norm: str, limits: Limits, arrivals, names: tuple[str, ...], wrong=None
+    ) -> Verdict:
         """The flow's own gap against one limit, at the cap where it is largest beside its bound."""
         limit = limits[norm]
         gaps, slacks = [], []
@@ -313,7 +315,9 @@ class Experiment:
         slope = (last.log_loss_gap - first.log_loss_gap) / rise if rise != 0 else math.nan
         bound = (math.log(b.size) + float(b.max() - b.min())) / abs(rise) if rise != 0 else math.inf
         n_not_best = [self.n_not_best(a) for a in self.arrivals]
-        undecided = None if bound < 0.5 else f"the bound {bound:.2g} on the slope is vacuous: the margin rose by {rise:.2g}."
+        undecided = (
+            None if bound < 0.5 else f"the bound {bound:.2g} on the slope is vacuous: the margin rose by {rise:.2g}."
+        )
         return self._verdict(
             "minimal-loss", Kind.RATE, measured=abs(slope + 1), bound=bound, slack=1e-12 * abs(slope), unit="slope + 1",
             conditions=(
@@ -329,7 +333,9 @@ class Experiment:
         measured = [max(a.complementarity, a.stationarity) for a in self.arrivals]
         bounds = [ALLOWANCE * a.entropy_bound for a in self.arrivals]
         worst = _worst(measured, bounds)
-        undecided = self._undecided(bounds[0], self.norm, self.limits) if self.flow.ending is not Ending.STATIONARY else None
+        undecided = (
+            self._undecided(bounds[0], self.norm, self.limits) if self.flow.ending is not Ending.STATIONARY else None
+        )
         if undecided is not None and undecided.startswith("the predicted"):
             undecided = None  # whether the best-scored tokens are separable is not this claim's business
         return self._verdict(
@@ -372,7 +378,8 @@ class Experiment:
         path = self.flow.trajectory
         index = np.unique(np.linspace(0, len(path) - 1, min(len(path), N_SHOWN)).astype(int))
         states = [
-            measure(self.problem, path.direction[i], float(path.log_sharpness[i]), log_time=float(path.log_time[i])) for i in index
+            measure(self.problem, path.direction[i], float(path.log_sharpness[i]), log_time=float(path.log_time[i]))
+            for i in index
         ]
         norms = [norm for norm in (self.norm, OTHER_NORM[self.norm]) if self.limits.solution(norm).status == "optimal"]
         points = self.point(path.direction[index])
@@ -388,7 +395,10 @@ class Experiment:
                 "log_loss_gap": one("log_loss_gap"),
                 "least_margin": ("point", S * np.array([s.least_margin for s in states])),
                 "gap": (("point", "norm"), gap.reshape(len(index), len(norms))),
-                "singular_values": (("point", "index"), np.linalg.svd(W / np.linalg.norm(W, axis=(1, 2), keepdims=True))[1]),
+                "singular_values": (
+                    ("point", "index"),
+                    np.linalg.svd(W / np.linalg.norm(W, axis=(1, 2), keepdims=True))[1],
+                ),
                 "entropy_bound": one("entropy_bound"),
                 "complementarity": one("complementarity"),
                 "stationarity": one("stationarity"),
@@ -396,7 +406,12 @@ class Experiment:
                 "log_radius": ("point", path.log_radius[index]),
             },
             coords={"norm": norms},
-            attrs={"parametrisation": self.label, "clock": path.clock, "cap": self.flow.cap, "ending": str(self.flow.ending)},
+            attrs={
+                "parametrisation": self.label,
+                "clock": path.clock,
+                "cap": self.flow.cap,
+                "ending": str(self.flow.ending),
+            },
         )
         if self.model.balance(self.start) is not None:
             trajectory["balance_drift"] = ("point", self.balance_drift()[index])
@@ -416,11 +431,21 @@ class Experiment:
             axes = ("diagonal",) if self.diagonal else ("row", "column")
             limits["point"] = (("norm", *axes), np.array([c.point for c in certificates]))
             n = self.data.n
-            limits["multipliers"] = (("norm", "input", "other"), np.array([c.multipliers.reshape(n, -1) for c in certificates]))
+            limits["multipliers"] = (
+                ("norm", "input", "other"),
+                np.array([c.multipliers.reshape(n, -1) for c in certificates]),
+            )
             limits["lower"] = ("norm", [c.lower for c in certificates])
             limits["upper"] = ("norm", [c.upper for c in certificates])
-        limits["flow"] = (("diagonal",) if self.diagonal else ("row", "column"), self.point(self.flow.arrival.direction))
-        return {f"{self.label}/trajectory": trajectory, f"{self.label}/attention": attention, f"{self.label}/limits": limits}
+        limits["flow"] = (
+            ("diagonal",) if self.diagonal else ("row", "column"),
+            self.point(self.flow.arrival.direction),
+        )
+        return {
+            f"{self.label}/trajectory": trajectory,
+            f"{self.label}/attention": attention,
+            f"{self.label}/limits": limits,
+        }
 
     def attention(self, index: int) -> np.ndarray:
         """`softmax(h)` at a state of the path, shape (n, L)."""
@@ -434,7 +459,10 @@ class Experiment:
         """Log of the physical time at which L - L* has halved, between the recorded states; NaN if it never did."""
         path = self.flow.trajectory
         log_gap = np.array(
-            [measure(self.problem, w, float(s)).log_loss_gap for w, s in zip(path.direction, path.log_sharpness, strict=True)]
+            [
+                measure(self.problem, w, float(s)).log_loss_gap
+                for w, s in zip(path.direction, path.log_sharpness, strict=True)
+            ]
         )
         target = log_gap[0] - math.log(2)
         below = np.flatnonzero(log_gap <= target)

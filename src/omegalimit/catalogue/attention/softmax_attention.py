@@ -236,7 +236,15 @@ class SoftmaxAttention(AbstractSystem):
         theta = options.pop("start", None)
         theta = self.start(data, model) if theta is None else theta
         return run_experiment(
-            data, model, theta, loss=self.loss, cap=self.cap, label=label, scale=self.scale, progress=progress, **options
+            data,
+            model,
+            theta,
+            loss=self.loss,
+            cap=self.cap,
+            label=label,
+            scale=self.scale,
+            progress=progress,
+            **options,
         )
 
     def judge(self, name: str, data: TokenData, label: str, progress: Progress) -> tuple[Experiment, list[Verdict]]:
@@ -280,7 +288,14 @@ class SoftmaxAttention(AbstractSystem):
         assert self.log10_time is not None
         log_time = self.log10_time * math.log(10)
         there = self.experiment(
-            e.model.name, e.data, e.label, model=e.model, start=e.start, twin=False, limits=e.limits, until_log_time=log_time
+            e.model.name,
+            e.data,
+            e.label,
+            model=e.model,
+            start=e.start,
+            twin=False,
+            limits=e.limits,
+            until_log_time=log_time,
         )
         polished, arrival = e.flow.polished, there.flow.arrival
         predicted = math.nan
@@ -301,7 +316,9 @@ class SoftmaxAttention(AbstractSystem):
                 f"the 1/log t law predicts {predicted:.3g}."
             )
         else:
-            notes.append(f"{e.label}: t = 1e{self.log10_time:g} lies beyond the cap; raise `--cap` to measure the gap there.")
+            notes.append(
+                f"{e.label}: t = 1e{self.log10_time:g} lies beyond the cap; raise `--cap` to measure the gap there."
+            )
         return found
 
     def check_weights(self, data: TokenData, settings: dict[str, Any]) -> Findings:
@@ -320,14 +337,16 @@ class SoftmaxAttention(AbstractSystem):
         verdicts = weights_verdicts(problem, data, arrival, model.matrix(theta))
         n_not_best = int((arrival.selection != data.best).sum())
         if n_not_best:
-            notes.append(f"the weights attend to a token that is not the best-scored in {n_not_best} of {data.n} inputs.")
+            notes.append(
+                f"the weights attend to a token that is not the best-scored in {n_not_best} of {data.n} inputs."
+            )
         judged = {v.claim for v in verdicts}
         return Findings(
             verdicts=tuple(verdicts),
-            not_applicable={
-                claim: "nothing is trained when `--weights` is given"
-                for claim in ("minimal-loss", "kkt-path", "balance-conserved", "norms-differ", "rank", "initialisation")
-            }
+            not_applicable=dict.fromkeys(
+                ("minimal-loss", "kkt-path", "balance-conserved", "norms-differ", "rank", "initialisation"),
+                "nothing is trained when `--weights` is given",
+            )
             | ({} if "l1-max-margin" in judged else {"l1-max-margin": "the weights are not diagonal"}),
             settings={**settings, "log_sharpness": log_S},
             notes=tuple(notes),
@@ -364,5 +383,3 @@ def _share(progress: Progress, label: str, at: float, share: float) -> Callable[
 def _check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
-
-
