@@ -43,8 +43,8 @@ def instance(name: str, seed: int) -> tuple[Any, Any, np.ndarray]:
 # -- the usual loop --------------------------------------------------------------------------------------------------
 
 
-def numpy_loop(name: str, data: Any, theta: np.ndarray) -> np.ndarray:
-    """The attention matrix after `STEPS` steps, in NumPy."""
+def numpy_loop(name: str, data: Any, theta: np.ndarray, *, stable: bool = False) -> np.ndarray:
+    """The attention matrix after `STEPS` steps, in NumPy. `stable`: the winner's entry is minus the sum of the others."""
     X, z, scores = data.X, data.z, data.scores
     d = X.shape[2]
 
@@ -54,6 +54,10 @@ def numpy_loop(name: str, data: Any, theta: np.ndarray) -> np.ndarray:
         p /= p.sum(axis=1, keepdims=True)
         f = (p * scores).sum(axis=1, keepdims=True)
         dh = np.exp(-f) * p * (f - scores)
+        if stable:
+            winner = np.arange(len(h)), h.argmax(axis=1)
+            dh[winner] = 0
+            dh[winner] = -dh.sum(axis=1)
         return np.matmul(dh[:, None, :], X)[:, 0].T @ z
 
     def step(P, G):

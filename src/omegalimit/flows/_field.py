@@ -19,11 +19,11 @@ from ..problem import AbstractProblem
 from ._state import measure
 
 
-def pack(problem: AbstractProblem, theta: np.ndarray) -> np.ndarray:
-    """The state `y = (omega, lr, u)` at parameters theta, shape (N + 2,)."""
-    D, log_unit, lr = problem.degree, float(np.log(problem.unit)), float(np.log(np.linalg.norm(theta)))
-    start = measure(problem, theta, D * lr + log_unit)
-    return np.concatenate([start.direction, [lr, -(D - 2) * lr - log_unit - start.log_normaliser]])
+def pack(problem: AbstractProblem, omega: np.ndarray, lr: float) -> np.ndarray:
+    """The state `y = (omega, lr, u)` at a direction and log radius, u such that u' = 1 there, shape (N + 2,)."""
+    D, log_unit = problem.degree, float(np.log(problem.unit))
+    there = measure(problem, omega, D * lr + log_unit)
+    return np.concatenate([there.direction, [lr, -(D - 2) * lr - log_unit - there.log_normaliser]])
 
 
 def log_sharpness(problem: AbstractProblem, y):
@@ -47,6 +47,15 @@ class Field(eqx.Module):
         a = omega @ g
         du = jnp.where(log_S < self.log_cap, jnp.exp(-(D - 2) * lr - jnp.log(self.problem.unit) - M - u), 0.0)
         return jnp.concatenate([g - a * omega, a[None], du[None]])
+
+    @property
+    def active(self):
+        """All components but u, which acts back on nothing, shape (N + 2,)."""
+        return jnp.arange(self.problem.size + 2) < self.problem.size + 1
+
+    def passive_rate(self, f):
+        """`-du'/du = u'`, a scalar."""
+        return f[self.problem.size + 1]
 
 
 class Stop(eqx.Module):
@@ -73,6 +82,24 @@ REST = 1e-9
 def at_rest(f, N):
     """True where the whole gradient, not only its tangential part, has vanished: a finite minimiser, not a direction."""
     return jnp.linalg.norm(f[: N + 1]) < REST
+
+
+class Tolerance(eqx.Module):
+    """The error allowed in each component of a step: `atol + rtol |y|`, and for u what the direction's error does to M.
+
+    M moves by S times the direction's error, which is at most 0.1 at the cap by the choice of the tolerances. Asking more
+    of u would let the noise of the stiff modes, which does not act back on the direction, set the step.
+    """
+
+    problem: AbstractProblem
+    rtol: Any
+    atol: Any
+
+    def __call__(self, y, y_new):
+        N = self.problem.size
+        allowed = self.atol + self.rtol * jnp.maximum(jnp.abs(y), jnp.abs(y_new))
+        S = jnp.exp(jnp.minimum(log_sharpness(self.problem, y), 60.0))
+        return allowed.at[N + 1].add(S * (self.atol + self.rtol / jnp.sqrt(float(N))))
 
 
 class Keep(eqx.Module):

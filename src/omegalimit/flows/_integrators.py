@@ -10,7 +10,7 @@ import scipy.integrate
 import scipy.optimize
 
 from . import _rkc
-from ._field import Field, Keep, Stop
+from ._field import Field, Keep, Stop, Tolerance
 
 
 class AbstractIntegrator(abc.ABC):
@@ -27,6 +27,10 @@ class AbstractIntegrator(abc.ABC):
     @abc.abstractmethod
     def advance(self, field: Field, stop: Stop, keep: Keep, *, rtol: float, atol: float, max_evaluations: int) -> None:
         """Integrate until `stop`, or until `max_evaluations` more have been spent, or the step has shrunk to nothing."""
+
+    @abc.abstractmethod
+    def restart(self, y: np.ndarray) -> None:
+        """Go on from another state at the same `s`."""
 
     @abc.abstractmethod
     def kept(self) -> tuple[np.ndarray, np.ndarray]:
@@ -55,9 +59,12 @@ class RKC(AbstractIntegrator):
         # The field may have changed since the last call (its cap): the derivative is taken anew.
         state = self._state._replace(f=_evaluate(field, self._state.y))
         limit = self.n_evaluations + max_evaluations
-        self._take(
-            _rkc.advance(field, state, self._table, np.asarray(rtol), np.asarray(atol), stop, keep, np.asarray(limit))
-        )
+        tolerance = Tolerance(field.problem, np.asarray(rtol), np.asarray(atol))
+        self._take(_rkc.advance(field, state, self._table, tolerance, stop, keep, np.asarray(limit)))
+
+    def restart(self, y):
+        self.y = y
+        self._state = self._state._replace(y=y, y0=y)
 
     def kept(self):
         n = int(self._state.n_kept)
@@ -144,11 +151,14 @@ class LSODA(AbstractIntegrator):
             if done:
                 return
 
+    def restart(self, y):
+        self.y, self._solver = y, None
+
     def kept(self):
         return np.asarray(self._kept_s), np.asarray(self._kept_y)
 
     def crossing(self, index, value):
-        assert self._solver is not None
+        assert self._solver is not None and self._solver.t_old is not None
         dense = self._solver.dense_output()
         s = _root(lambda s: dense(s)[index] - value, self._solver.t_old, self._solver.t)
         return s, np.asarray(dense(s))

@@ -70,8 +70,12 @@ def start(y: np.ndarray, f: np.ndarray) -> State:
 
 
 @eqx.filter_jit
-def advance(field, state: State, table, rtol, atol, stop, keep, max_evaluations) -> State:
-    """Integrate until `stop(y, f)` is true or `max_evaluations` are spent. `keep(y, y_kept)` says when to keep a state."""
+def advance(field, state: State, table, tolerance, stop, keep, max_evaluations) -> State:
+    """Integrate until `stop(y, f)` is true or `max_evaluations` are spent. 
+
+    Besides being called, `field` has `active`, a mask of the components that act back on others, and `passive_rate(f)`,
+    the fastest relaxation rate of those that do not. `keep(y, y_kept)` says when to keep a state; `tolerance(y, y_new)` is the error allowed in each component.
+    """
 
     def step(y, f0, h, s):
         c = table[s]
@@ -84,16 +88,22 @@ def advance(field, state: State, table, rtol, atol, stop, keep, max_evaluations)
         return jax.lax.fori_loop(2, s + 1, stage, (y, y + h * c[1, 2] * f0))[1]
 
     def spectral_radius(y, f, v):
+        # A passive component (time) acts back on nothing, so its rate is an eigenvalue of its own. Left in the power
+        # iteration it would swamp the others: the direction's part of v would drown in rounding.
+        active = field.active
+        fresh = jnp.where(active, jnp.cos(jnp.arange(v.size) + 1.0), 0.0)
+
         def power(_, pair):
             v, _ = pair
-            df = field(y + 1e-7 * v / jnp.linalg.norm(v)) - f
+            df = jnp.where(active, field(y + 1e-7 * v / jnp.linalg.norm(v)) - f, 0.0)
             rho = jnp.linalg.norm(df) / 1e-7
             good = jnp.isfinite(rho) & (rho > 1e-12)
-            # A direction that the field ignores (time, past the cap) would stay for ever: start the power method anew.
             return jnp.where(good, df, fresh), jnp.where(good, rho, 1.0)
 
-        fresh = jnp.cos(jnp.arange(v.size) + 1.0)
-        return jax.lax.fori_loop(0, POWER_STEPS, power, (jnp.where(jnp.linalg.norm(v) > 1e-30, v, fresh), jnp.ones(())))
+        v = jnp.where(active, v, 0.0)
+        v = jnp.where(jnp.linalg.norm(v) > 1e-30, v, fresh)
+        v, rho = jax.lax.fori_loop(0, POWER_STEPS, power, (v, jnp.ones(())))
+        return v, jnp.maximum(rho, field.passive_rate(f))
 
     def body(c: State) -> State:
         v, rho = spectral_radius(c.y, c.f, c.v)
@@ -103,7 +113,7 @@ def advance(field, state: State, table, rtol, atol, stop, keep, max_evaluations)
         y = step(c.y, c.f, h, s)
         f = field(y)
         error = 0.8 * (c.y - y) + 0.4 * h * (c.f + f)
-        e = jnp.sqrt(jnp.mean((error / (atol + rtol * jnp.maximum(jnp.abs(c.y), jnp.abs(y)))) ** 2))
+        e = jnp.sqrt(jnp.mean((error / tolerance(c.y, y)) ** 2))
         e = jnp.where(jnp.isfinite(e), e, 1e6)
         accept = e <= 1
         # 1e-12: a field that has come to rest leaves no error, and the next step is five times as long.

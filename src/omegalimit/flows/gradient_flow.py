@@ -110,6 +110,7 @@ def gradient_flow(
     - `tol`: the gap that a certified limit point must reach.
     - `twin`: run again with ten times the cap.
     - `until_log_time`: stop at this natural log of physical time instead (before the cap).
+    - `max_evaluations`: of the field, over the whole run; when they are spent the ending is a plateau.
 
     Raises `ValueError` for a start of the wrong shape, zero or not finite, and for options out of range.
     """
@@ -164,7 +165,7 @@ class _Run:
         self.cpu0 = time.process_time()
         self.polish_cpu = 0.0
         self.polish_steps = 0
-        self.y0 = pack(problem, theta)
+        self.y0 = pack(problem, theta, math.log(np.linalg.norm(theta)))
         self.u0 = float(self.y0[self.N + 1])
         self.log_unit = float(np.log(problem.unit))
         self.log_S0 = problem.degree * self.y0[self.N] + self.log_unit
@@ -172,6 +173,8 @@ class _Run:
         self.cap = max(cap, 10 * math.exp(min(self.log_S0, 600.0)))
         self.until_u = np.inf if until_log_time is None else float(np.logaddexp(until_log_time, self.y0[self.N + 1]))
         self.integrator = INTEGRATORS[method](Field(problem, np.asarray(math.log(self.cap))), self.y0)
+        self.first_tolerances = self.tolerances  # they only tighten when the cap is raised: the path has the loosest
+        self.segments = [(0.0, math.log(self.cap), 0.0)]  # from s on: log of the cap, log radius taken off
         self.plateaus: list[Plateau] = []
 
     @property
@@ -197,7 +200,8 @@ class _Run:
         rtol, atol = self.tolerances
         it = self.integrator
         while True:
-            it.advance(field, stop, keep, rtol=rtol, atol=atol, max_evaluations=CHUNK)
+            left = max(self.max_evaluations - it.n_evaluations, 1)
+            it.advance(field, stop, keep, rtol=rtol, atol=atol, max_evaluations=min(CHUNK, left))
             if not np.isfinite(it.y).all() or it.stuck:
                 return Ending.HORIZON
             log_S = self.log_sharpness()
@@ -222,7 +226,8 @@ class _Run:
         """The present direction at the present (frozen) sharpness, judged by the handed-in test if there is one."""
         y = self.integrator.y
         log_S = min(self.log_sharpness(), math.log(self.cap))
-        log_time = _log_time(float(y[self.N + 1]), self.u0) if log_S < math.log(self.cap) else math.nan
+        timed = log_S < math.log(self.cap) and len(self.segments) == 1
+        log_time = _log_time(float(y[self.N + 1]), self.u0) if timed else math.nan
         arrival = measure(self.problem, y[: self.N], log_S, log_time=log_time)
         if self.judge is None:
             return arrival
@@ -312,10 +317,16 @@ class _Run:
                 i += 1
 
     def raise_cap(self, arrival: Arrival) -> bool:
-        """Ten times the cap, from the unpolished state; false at the horizon."""
+        """Ten times the cap, from the unpolished direction at the old one; false at the horizon."""
         if 10 * self.cap > min(MAX_CAP, arrival.arithmetic_horizon / 10):
             return False
+        # Past the cap r went on growing at a frozen sharpness: the flow resumes from the cap, as if it had not, and
+        # the clock u, which has no meaning any more, is set anew.
+        excess = max(0.0, (self.log_sharpness() - math.log(self.cap)) / self.problem.degree)
+        y = self.integrator.y
+        self.integrator.restart(pack(self.problem, y[: self.N], float(y[self.N]) - excess))
         self.cap *= 10
+        self.segments.append((self.integrator.s, math.log(self.cap), self.segments[-1][2] + excess))
         return True
 
     def reached(self) -> FlowResult:
@@ -325,19 +336,22 @@ class _Run:
 
     def finish(self, ending: Ending, arrival: Arrival, polished: tuple[Polished, float] | None) -> FlowResult:
         it = self.integrator
-        rtol, atol = self.tolerances
+        rtol, atol = self.first_tolerances
         s, y = it.kept()
         before = s < it.s
         s, y = np.append(s[before], it.s), np.vstack([y[before], it.y])
+        begin, log_cap, taken_off = map(np.array, zip(*self.segments, strict=True))
+        segment = np.maximum(np.searchsorted(begin, s, side="left") - 1, 0)
         log_S = self.problem.degree * y[:, self.N] + self.log_unit
+        timed = (segment == 0) & (log_S < log_cap[0])
         log_time = np.array([_log_time(float(u), self.u0) for u in y[:, self.N + 1]])
         trajectory = Trajectory(
             clock="s",
             time=s,
             direction=y[:, : self.N] / np.linalg.norm(y[:, : self.N], axis=1, keepdims=True),
-            log_radius=y[:, self.N],
-            log_time=np.where(log_S < math.log(self.cap), log_time, np.nan),
-            log_sharpness=np.minimum(log_S, math.log(self.cap)),
+            log_radius=y[:, self.N] + taken_off[segment],
+            log_time=np.where(timed, log_time, np.nan),
+            log_sharpness=np.minimum(log_S, log_cap[segment]),
         )
         cpu = time.process_time() - self.cpu0 - self.polish_cpu
         return FlowResult(

@@ -258,7 +258,7 @@ class Experiment:
             if wrong is not None:  # a limit handed in: the distance to it is the larger norm ratio at equal margin
                 ratio = limit.norm_of(wrong) / float(limit.margins(wrong).min())
                 gaps[-1] = abs(1 - float(limit.margins(point).min()) / limit.norm_of(point) * ratio)
-        bounds = [ALLOWANCE * a.entropy_bound for a in arrivals]
+        bounds = [ALLOWANCE * a.entropy_bound for a in self.arrivals]
         worst = _worst(gaps, bounds)
         details = {"caps": self._per_cap(arrivals, gaps), "norm": norm, "reason": self.flow.reason}
         if len(gaps) > 1 and gaps[1] > 0:
