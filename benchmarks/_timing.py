@@ -119,6 +119,13 @@ def console() -> Any:
     return Console(width=None if sys.stdout.isatty() else 170)
 
 
+def show(tables: Iterable[Any]) -> None:
+    """Print tables, and the sentences between them."""
+    out = console()
+    for shown in tables:
+        out.print(shown, highlight=False, markup=False)
+
+
 def tell(text: str) -> None:
     """Progress, on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -137,7 +144,6 @@ def command(
         print(json.dumps(run_cell(*arguments.cell)))
         return
     found = module.measure(quick=arguments.quick)
-    for shown in module.tables(found):
-        console().print(shown)
+    show(module.tables(found))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")

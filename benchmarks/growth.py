@@ -6,16 +6,18 @@ Unit gaussian tokens, seed 0. Every cell is a process of its own on one thread: 
 more, warm; CPU seconds of the warm run, split into flow and polish, and of what the cold run took longer. Memory is the
 largest resident size of the process, and what of it was there after the imports.
 
-Operations of one evaluation, multiplications and additions, logits and their reverse pass only:
+Operations of one evaluation of the flow's field, multiplications and additions. Needed, for the logits and their reverse
+pass alone, in the cheapest order:
 
 - merged W (d x d): forward `z W^T` 2 n d^2, `X .` 2 n L d; reverse `X^T q` 2 n L d, its outer product with z 2 n d^2:
   `4 n d^2 + 4 n L d`.
-- K and Q (d x r), W never formed: forward `z Q` 2 n d r, `(z Q) K^T` 2 n d r, `X .` 2 n L d; reverse `X^T q` 2 n L d, and
-  2 n d r each for K, for the cotangent of `z Q`, and for Q: `10 n d r + 4 n L d`.
+- K and Q (d x r): forward `z Q` 2 n d r, `(z Q) K^T` 2 n d r, `X .` 2 n L d; reverse `X^T q` 2 n L d, and 2 n d r each for
+  K, for the cotangent of `z Q`, and for Q: `10 n d r + 4 n L d`. (With `X K` formed first it is `4 n L d r + 4 n d r +
+  5 n L r`, more for every L > 2.)
 
-The softmax (about 30 n L, most of it exponentials and logarithms) and the integrator's vector operations (about 15 per
-parameter and evaluation) are not counted, so GFLOP/s is the useful rate. The peak is that of a matrix product of
-order 1024 in the same kind of process.
+Done: what the compiler counts in the logits, the loss's weights and the reverse pass as they are written. Neither has
+the integrator's vector operations (some 15 for each parameter). GFLOP/s is the needed operations over the CPU time of the
+whole flow; the peak is that of a matrix product of order 1024 in the same kind of process.
 """
 
 import sys
@@ -32,6 +34,21 @@ SECONDS = 600
 def operations(name: str, n: int, L: int, d: int) -> int:
     """Of one field evaluation, see the head of this file; K and Q of inner width d."""
     return 4 * n * L * d + (10 if name == "kq" else 4) * n * d * d
+
+
+def compiled_operations(problem: Any) -> float:
+    """What XLA counts in logits, weights and reverse pass."""
+    import jax
+    import numpy as np
+
+    def evaluate(omega, log_S):
+        h, vjp = jax.vjp(problem.outputs, omega)
+        q, M = problem.weights(h, log_S)
+        return vjp(q)[0], M
+
+    with jax.enable_x64(True):
+        analysis = jax.jit(evaluate).lower(np.ones(problem.size), np.asarray(9.0)).compile().cost_analysis()
+    return float(analysis["flops"]) if analysis else float("nan")
 
 
 def peak_rate() -> float:
@@ -54,7 +71,7 @@ def run_cell(name: str, *size: str) -> dict[str, Any]:
     imports = _timing.peak_bytes()
     cold, _ = _timing.cpu_seconds(lambda: system.experiment(name, data, name, twin=False))
     warm, e = _timing.cpu_seconds(lambda: system.experiment(name, data, name, twin=False))
-    flow, polished = e.flow, e.flow.polished
+    flow, polished, peak = e.flow, e.flow.polished, _timing.peak_bytes()
     return {
         "seconds": warm,
         "compile_seconds": cold - warm,
@@ -66,8 +83,9 @@ def run_cell(name: str, *size: str) -> dict[str, Any]:
         "polish_steps": flow.polish_cost.n_steps,
         "polish_products": 0 if polished is None else polished.n_products,
         "operations": operations(name, n, L, d),
+        "operations_compiled": compiled_operations(e.problem),
         "gflops": flow.cost.n_evaluations * operations(name, n, L, d) / flow.cost.cpu_seconds / 1e9,
-        "peak_bytes": _timing.peak_bytes(),
+        "peak_bytes": peak,
         "import_bytes": imports,
         "cap": flow.cap,
         "ending": str(flow.ending),
@@ -89,7 +107,7 @@ def measure(*, quick: bool = False) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]):
-    columns = ("n, L, d", "parameters", "CPU s", "flow", "polish", "compile", "evaluations", "us each", "kflop each")
+    columns = ("n, L, d", "parameters", "CPU s", "flow", "polish", "compile", "evaluations", "us each", "kflop needed (done)")
     columns += ("GFLOP/s", "polish steps (products)", "cap", "MiB (imports)", "flow's gap", "certified", "ending")
     for name, title in NAMES.items():
         rows = []
@@ -110,7 +128,7 @@ def tables(found: dict[str, Any]):
                     f"{c['compile_seconds']:.1f}",
                     c["n_evaluations"],
                     f"{1e6 * c['flow_seconds'] / c['n_evaluations']:.1f}",
-                    f"{c['operations'] / 1e3:.0f}",
+                    f"{c['operations'] / 1e3:.0f} ({c['operations_compiled'] / 1e3:.0f})",
                     f"{c['gflops']:.2f}",
                     f"{c['polish_steps']} ({c['polish_products']})",
                     f"{c['cap']:.0e}",

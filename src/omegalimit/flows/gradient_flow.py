@@ -46,6 +46,7 @@ class FlowResult:
     - `trajectory`: states up to the end; below the cap it is gradient flow itself, up to the time change.
     - `cap`: the sharpness S_c at which the flow was frozen; `rtol`, `atol`: the integrator's tolerances.
     - `plateaus`: where the flow was slow before it arrived.
+    - `degree`, `log_unit`: D and the log of the unit in `S = unit r^D`.
     - `twin`: the same flow run again from the start with ten times the cap, or `None`.
     """
 
@@ -62,12 +63,25 @@ class FlowResult:
     plateaus: tuple[Plateau, ...]
     cost: Cost
     polish_cost: Cost
+    degree: float
+    log_unit: float
     twin: "FlowResult | None" = None
 
     @property
     def tolerance_horizon(self) -> float:
         """`S_tol = 1 / (atol + rtol / sqrt N)`: beyond it the integrator's own error makes the weights wrong."""
         return 1 / (self.atol + self.rtol / math.sqrt(self.arrival.direction.size))
+
+    @property
+    def log_free_sharpness(self) -> float:
+        """Log of the sharpness that gradient flow itself, unfrozen, has when it comes to this direction.
+
+        What is inactive at the cap fades or grows at rates per unit of the direction clock s that do not depend on S, and
+        unfrozen `log S` rises by `D a` per unit of s, at the cap as below it. So r, which is carried on past the cap, says
+        where the wait at the cap lies on the way of the unfrozen flow. `log t` is about S times the mean margin there:
+        beyond reach of any training when the wait was long. Derived here.
+        """
+        return float(self.trajectory.log_radius[-1]) * self.degree + self.log_unit
 
     @property
     def horizon(self) -> float:
@@ -367,6 +381,8 @@ class _Run:
             method=self.method,
             plateaus=tuple(self.plateaus),
             cost=Cost(n_evaluations=it.n_evaluations, n_steps=it.n_steps, n_rejected=it.n_rejected, cpu_seconds=cpu),
+            degree=self.problem.degree,
+            log_unit=self.log_unit,
             polish_cost=Cost(n_evaluations=0, n_steps=self.polish_steps, n_rejected=0, cpu_seconds=self.polish_cpu),
         )
 

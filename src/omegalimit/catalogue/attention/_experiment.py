@@ -137,6 +137,18 @@ class Experiment:
         """How many inputs attend to a token that is not the best-scored one."""
         return int((arrival.selection != self.data.best).sum())
 
+    def wait(self) -> list[str]:
+        """A sentence when unfrozen gradient flow would need far more than the cap's sharpness to come here, else none."""
+        log_S = self.flow.log_free_sharpness
+        if not self.flow.certified or log_S < math.log(100 * self.flow.cap):
+            return []
+        log_t = (log_S + math.log(self.flow.arrival.mean_margin)) / math.log(10)
+        return [
+            f"{self.label}: the direction settled while the sharpness was held at {self.flow.cap:.0e}; gradient flow left "
+            f"to itself has this direction only at a sharpness of about 1e{log_S / math.log(10):.0f}, when the log of the "
+            f"training time is about 1e{log_t:.0f}. The limit is real, and no training gets there."
+        ]
+
     # -- assumptions ---------------------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -261,6 +273,7 @@ class Experiment:
         bounds = [ALLOWANCE * a.entropy_bound for a in self.arrivals]
         worst = _worst(gaps, bounds)
         details = {"caps": self._per_cap(arrivals, gaps), "norm": norm, "reason": self.flow.reason}
+        details["log10_free_sharpness"] = self.flow.log_free_sharpness / math.log(10)
         if len(gaps) > 1 and gaps[1] > 0:
             details["gap_ratio"] = gaps[0] / gaps[1]
         solution = limits.solution(norm)

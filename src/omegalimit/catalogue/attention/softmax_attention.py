@@ -217,6 +217,7 @@ class SoftmaxAttention(AbstractSystem):
             arrays.update(experiment.arrays())
             if not experiment.flow.certified:
                 notes.append(f"{label}: {experiment.flow.ending}: {experiment.flow.reason}")
+            notes += experiment.wait()
             if self.log10_time is not None:
                 times.append(self.at_time(experiment, notes))
         if times:
@@ -302,18 +303,22 @@ class SoftmaxAttention(AbstractSystem):
         if polished is not None:
             predicted = predicted_gap(e.problem, e.flow.arrival.selection, polished.multipliers, log_time=log_time)
         reached = there.flow.ending == "time reached"
+        selected = tuple(map(int, e.flow.arrival.selection))
+        limits = e.limits if selected == e.limits.selection else Limits(e.data, e.diagonal, selected)
         found = {
             "parametrisation": e.label,
             "log10_time": self.log10_time,
             "predicted_gap": predicted,
-            "measured_gap": arrival.gap if reached else math.nan,
+            "measured_gap": limits.distance(e.norm, e.point(arrival.direction)) if reached else math.nan,
+            "complementarity": arrival.complementarity if reached else math.nan,
             "sharpness": math.exp(arrival.log_sharpness),
             "same_tokens": bool(np.array_equal(arrival.selection, e.flow.arrival.selection)),
         }
         if reached:
+            slow = "; inactive directions are still on their way" if found["measured_gap"] > 2 * predicted else ""
             notes.append(
-                f"{e.label}: at t = 1e{self.log10_time:g} the gap to the limit is {arrival.gap:.3g}; "
-                f"the 1/log t law predicts {predicted:.3g}."
+                f"{e.label}: at t = 1e{self.log10_time:g} the gap to the limit is {found['measured_gap']:.3g}; "
+                f"the 1/log t law predicts {predicted:.3g}{slow}."
             )
         else:
             notes.append(
