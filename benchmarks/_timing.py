@@ -1,4 +1,4 @@
-"""What the benchmarks share: one child process a cell, on one thread, with a limit on its CPU seconds; a few words of table.
+"""What the benchmarks share: one child process a cell, on one thread, its CPU seconds limited; tables.
 
 A cell is a run of a benchmark's own script with `--cell`; it prints one line of JSON. Figures are CPU seconds of that
 process, so that other work on the machine counts little; only `startup.py` measures seconds on the wall.
@@ -93,6 +93,15 @@ def machine() -> dict[str, Any]:
     }
 
 
+def machine_line(found: dict[str, Any]) -> str:
+    """`machine()` in a line."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
+    return (
+        f"{found['cpu']}, {found['n_cpus']} CPUs, load {found['load']:.1f} at the start; {found['system']}; "
+        f"Python {found['python']}, {versions}"
+    )
+
+
 def _version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
@@ -132,18 +141,21 @@ def tell(text: str) -> None:
 
 
 def command(
-    module: Any, argv: Sequence[str] | None = None, *, run_cell: Callable[..., dict[str, Any]] | None = None
+    module: Any, *, run_cell: Callable[..., dict[str, Any]] | None = None, sizes: Iterable[str] | None = None
 ) -> None:
-    """The command line of one benchmark: `--quick`, `--json FILE`, and `--cell` for its children."""
+    """The command line of one benchmark; `--cell` is for its own children."""
     parser = argparse.ArgumentParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller instances")
     parser.add_argument("--json", metavar="FILE", help="also write every figure to this file")
+    if sizes is not None:
+        parser.add_argument("--sizes", nargs="+", choices=list(sizes), help="only these instances")
     parser.add_argument("--cell", nargs="+", help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     if arguments.cell and run_cell is not None:
         print(json.dumps(run_cell(*arguments.cell)))
         return
-    found = module.measure(quick=arguments.quick)
+    chosen = {"sizes": arguments.sizes} if sizes is not None and arguments.sizes else {}
+    found = module.measure(quick=arguments.quick, **chosen)
     show(module.tables(found))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")

@@ -2,29 +2,30 @@
 
     python benchmarks/attention.py [--quick] [--json FILE]
 
-Instances: unit gaussian tokens, n = 6 inputs of L = 8 tokens, d = 10, seeds 0 to 99, none left out; K and Q trained apart,
-and merged W; the same starts for all methods.
+Instances: unit gaussian tokens, n = 6 inputs of L = 8 tokens, d = 10, seeds 0 to 99, none left out; K and Q trained
+apart, and merged W; the same starts for all methods.
 
-- ours: gradient flow to the cap, certificate and polish; beside it the twin at ten times the cap, which verdicts rest on.
+- ours: gradient flow to the cap, certificate and polish; beside it the twin at ten times the cap, which verdicts need.
 - loop: what public code does: 2000 steps of normalised gradient descent, step 0.1, on W, or on K and Q each normalised
   apart; double precision. Written here twice, in NumPy and as one compiled JAX loop, and both are timed.
-- loop, stable: the same, and better than what is published. As a token's share tends to one, its entry of the gradient is
-  a difference that rounding takes over, and the plain loop follows the rounding from then on; here it is minus the sum of
-  the other entries. Also with ten times the steps, and from a start of norm one.
+- loop, stable: the same, and better than what is published. As a token's share tends to one, its entry of the gradient
+  is a difference that rounding takes over, and the plain loop follows the rounding from then on; here it is minus the
+  sum of the other entries. Also with ten times the steps, and from a start of norm one.
 
 Figures are CPU seconds a seed on one thread, warm (the first seed is run twice and counted once). For every direction:
 the tokens that it selects (those of largest attention), the maximum-margin problem for those tokens in the norm that
 theory predicts (nuclear for K and Q apart, Frobenius for merged W), solved apart, its time not counted, and the gap
-`1 - margin(W) / |W| / upper bound` with the solved problem's multipliers: the true distance from the limit, up to 1e-9.
-`correlation` is the cosine between W and the solved limit. For ours there is also the flow's own state at the cap before
-the polish, and the number of seeds whose own certificate, which needs no solver, is small enough.
+`1 - margin(W) / |W| / upper bound` with the solved problem's multipliers: the true distance from the limit, to 1e-9.
+`correlation` is the cosine between W and the solved limit. For ours there is also the flow's own state at the cap
+before the polish, and the number of seeds whose own certificate, which needs no solver, is small enough.
 """
 
 import sys
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 import _timing
-import numpy as np
 
 NORM = {"kq": "nuclear", "merged": "frobenius"}
 TITLE = {"kq": "K and Q apart", "merged": "merged W"}
@@ -43,9 +44,9 @@ SECONDS = 600
 
 def instance(name: str, seed: int) -> tuple[Any, Any, np.ndarray]:
     """`(system, data, start)` of one seed."""
-    from omegalimit.catalogue import load
+    from omegalimit.catalogue.attention.softmax_attention import SoftmaxAttention
 
-    system = load("softmax-attention")(tokens="gaussian", parametrisation=name, seed=seed)
+    system = SoftmaxAttention(tokens="gaussian", parametrisation=cast(Any, name), seed=seed)
     data, _ = system.instance()
     return system, data, system.start(data, system.model(name, data.d))
 
@@ -202,7 +203,9 @@ def measure(*, quick: bool = False) -> dict[str, Any]:
     for name in NORM:
         for method in ("ours", *LOOPS):
             found[f"{name}: {method}"] = _timing.cell(__file__, method, name, n_seeds, seconds=SECONDS)
-            _timing.tell(f"attention: {TITLE[name]}, {method.strip()}: {found[f'{name}: {method}'].get('ended', 'done')}")
+            _timing.tell(
+                f"attention: {TITLE[name]}, {method.strip()}: {found[f'{name}: {method}'].get('ended', 'done')}"
+            )
     return found
 
 

@@ -2,26 +2,26 @@
 
     python benchmarks/growth.py [--quick] [--json FILE]
 
-Unit gaussian tokens, seed 0. Every cell is a process of its own on one thread: it trains once cold (compiling), then once
-more, warm; CPU seconds of the warm run, split into flow and polish, and of what the cold run took longer. Memory is the
-largest resident size of the process, and what of it was there after the imports.
+Unit gaussian tokens, seed 0. Every cell is a process of its own on one thread: it trains once cold (compiling), then
+once more, warm; CPU seconds of the warm run, split into flow and polish, and of what the cold run took longer. Memory
+is the largest resident size of the process, and what of it was there after the imports.
 
-Operations of one evaluation of the flow's field, multiplications and additions. Needed, for the logits and their reverse
-pass alone, in the cheapest order:
+Operations of one evaluation of the flow's field, multiplications and additions. Needed, for the logits and their
+reverse pass alone, in the cheapest order:
 
 - merged W (d x d): forward `z W^T` 2 n d^2, `X .` 2 n L d; reverse `X^T q` 2 n L d, its outer product with z 2 n d^2:
   `4 n d^2 + 4 n L d`.
-- K and Q (d x r): forward `z Q` 2 n d r, `(z Q) K^T` 2 n d r, `X .` 2 n L d; reverse `X^T q` 2 n L d, and 2 n d r each for
-  K, for the cotangent of `z Q`, and for Q: `10 n d r + 4 n L d`. (With `X K` formed first it is `4 n L d r + 4 n d r +
-  5 n L r`, more for every L > 2.)
+- K and Q (d x r): forward `z Q` 2 n d r, `(z Q) K^T` 2 n d r, `X .` 2 n L d; reverse `X^T q` 2 n L d, and 2 n d r each
+  for K, for the cotangent of `z Q`, and for Q: `10 n d r + 4 n L d`. (With `X K` formed first it is
+  `4 n L d r + 4 n d r + 5 n L r`, which is more.)
 
 Done: what the compiler counts in the logits, the loss's weights and the reverse pass as they are written. Neither has
-the integrator's vector operations (some 15 for each parameter). GFLOP/s is the needed operations over the CPU time of the
-whole flow; the peak is that of a matrix product of order 1024 in the same kind of process.
+the integrator's vector operations (some 15 for each parameter). GFLOP/s is the needed operations over the CPU time of
+the whole flow; the peak is that of a matrix product of order 1024 in the same kind of process.
 """
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import _timing
 
@@ -62,11 +62,11 @@ def peak_rate() -> float:
 def run_cell(name: str, *size: str) -> dict[str, Any]:
     if name == "peak":
         return {"gflops": peak_rate()}
-    from omegalimit.catalogue import load
+    from omegalimit.catalogue.attention.softmax_attention import SoftmaxAttention
 
     _timing.limit_this_process(SECONDS)
     n, L, d = map(int, size)
-    system = load("softmax-attention")(tokens="gaussian", parametrisation=name, n=n, L=L, d=d)
+    system = SoftmaxAttention(tokens="gaussian", parametrisation=cast(Any, name), n=n, L=L, d=d)
     data, _ = system.instance()
     imports = _timing.peak_bytes()
     cold, _ = _timing.cpu_seconds(lambda: system.experiment(name, data, name, twin=False))
@@ -107,43 +107,55 @@ def measure(*, quick: bool = False) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]):
-    columns = ("n, L, d", "parameters", "CPU s", "flow", "polish", "compile", "evaluations", "us each", "kflop needed (done)")
-    columns += ("GFLOP/s", "polish steps (products)", "cap", "MiB (imports)", "flow's gap", "certified", "ending")
+    peak = found["peak"].get("gflops", float("nan"))
     for name, title in NAMES.items():
-        rows = []
-        for key, c in found.items():
-            if not key.startswith(f"{name}: "):
-                continue
-            size = key.split(": ")[1].replace(" ", ", ")
+        cells = {key.split(": ")[1].replace(" ", ", "): c for key, c in found.items() if key.startswith(f"{name}: ")}
+        times, rates = [], []
+        for size, c in cells.items():
             if "ended" in c:
-                rows.append((size, "", c["ended"], *[""] * (len(columns) - 3)))
+                times.append((size, "", c["ended"], *[""] * 9))
                 continue
-            rows.append(
+            times.append(
                 (
                     size,
                     c["n_parameters"],
                     f"{c['seconds']:.2f}",
                     f"{c['flow_seconds']:.2f}",
                     f"{c['polish_seconds']:.2f}",
-                    f"{c['compile_seconds']:.1f}",
-                    c["n_evaluations"],
-                    f"{1e6 * c['flow_seconds'] / c['n_evaluations']:.1f}",
-                    f"{c['operations'] / 1e3:.0f} ({c['operations_compiled'] / 1e3:.0f})",
-                    f"{c['gflops']:.2f}",
                     f"{c['polish_steps']} ({c['polish_products']})",
-                    f"{c['cap']:.0e}",
+                    f"{c['compile_seconds']:.1f}",
                     f"{c['peak_bytes'] / 2**20:.0f} ({c['import_bytes'] / 2**20:.0f})",
+                    f"{c['cap']:.0e}",
                     f"{c['flow_gap']:.1e}",
                     f"{c['certified']:.1e}",
                     c["ending"],
                 )
             )
-        peak = found["peak"].get("gflops")
-        caption = f"Peak, matrix product of order 1024, one thread: {peak:.1f} GFLOP/s." if peak else ""
-        yield _timing.table(f"{title}: growth with n, L, d", columns, rows, caption)
-        for key, c in found.items():
-            if key.startswith(f"{name}: ") and not c.get("certified", 1) <= 1e-6:
-                yield f"  {key}: not certified to 1e-6: {c.get('reason') or c['ended']}"
+            rates.append(
+                (
+                    size,
+                    c["n_evaluations"],
+                    f"{1e6 * c['flow_seconds'] / c['n_evaluations']:.1f}",
+                    f"{c['operations'] / 1e3:.0f}",
+                    f"{c['operations_compiled'] / 1e3:.0f}",
+                    f"{c['gflops']:.2f}",
+                    f"{100 * c['gflops'] / peak:.1f} %",
+                )
+            )
+        yield _timing.table(
+            f"{title}: CPU seconds and memory to a certificate, one thread, warm",
+            ("n, L, d", "parameters", "CPU s", "flow", "polish", "polish steps (products)", "compile, once")
+            + ("MiB (imports)", "cap", "flow's gap", "certified", "ending"),
+            times,
+        )
+        yield _timing.table(
+            f"{title}: the flow's evaluations beside a peak of {peak:.1f} GFLOP/s",
+            ("n, L, d", "evaluations", "us each", "kflop needed", "kflop done", "GFLOP/s", "of the peak"),
+            rates,
+        )
+        for size, c in cells.items():
+            if not c.get("certified", 1) <= 1e-6:
+                yield f"  {size}: not certified to 1e-6: {c.get('reason') or c['ended']}"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ is one run; ours is the median of three. The ratio compares the better rival wit
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import _timing
@@ -36,12 +37,12 @@ def ours(left, right, *, polish):
     from omegalimit.solvers import solve
 
     solve(MaxMargin("nuclear", left=left[:2], right=right[:2]))
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        certificate = solve(MaxMargin("nuclear", left=left, right=right), polish=polish).certificate
-        times.append(time.process_time() - start)
-    return sorted(times)[1], certificate.point, certificate.multipliers
+    runs = [
+        _timing.cpu_seconds(lambda: solve(MaxMargin("nuclear", left=left, right=right), polish=polish).certificate)
+        for _ in range(3)
+    ]
+    certificate = runs[-1][1]
+    return _timing.spread([seconds for seconds, _ in runs])["median"], certificate.point, certificate.multipliers
 
 
 def rival(left, right, *, solver):
@@ -49,97 +50,67 @@ def rival(left, right, *, solver):
     import numpy as np
 
     options = {"Clarabel": {}, "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 10**6}}[solver]
-    start = time.process_time()
-    W = cp.Variable((left.shape[1], right.shape[1]))
-    constraint = cp.sum(cp.multiply(left @ W, right), axis=1) >= 1
-    assert isinstance(constraint, cp.Constraint)
-    problem = cp.Problem(cp.Minimize(cp.normNuc(W)), [constraint])
-    problem.solve(solver=solver.upper(), warm_start=False, **options)
-    return time.process_time() - start, np.asarray(W.value), np.asarray(constraint.dual_value)
+
+    def solved():
+        W = cp.Variable((left.shape[1], right.shape[1]))
+        constraint = cp.sum(cp.multiply(left @ W, right), axis=1) >= 1
+        assert isinstance(constraint, cp.Constraint)
+        problem = cp.Problem(cp.Minimize(cp.normNuc(W)), [constraint])
+        problem.solve(solver=solver.upper(), warm_start=False, **options)
+        return np.asarray(W.value), np.asarray(constraint.dual_value)
+
+    seconds, (W, multipliers) = _timing.cpu_seconds(solved)
+    return seconds, W, multipliers
 
 
-def run_cell(method, name):
-    """One cell, in this process; prints a line of JSON."""
+def run_cell(method: str, name: str) -> dict[str, Any]:
+    """One cell, in this process."""
     from omegalimit.limits import MaxMargin
 
     left, right = instance(*SIZES[name])
     if method in ("Clarabel", "SCS"):
         import cvxpy  # noqa: F401  (its import is not the solver's time)
 
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        limit = int(used.ru_utime + used.ru_stime) + LIMIT_SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+        _timing.limit_this_process(LIMIT_SECONDS, LIMIT_BYTES)
         seconds, point, multipliers = rival(left, right, solver=method)
     else:
         seconds, point, multipliers = ours(left, right, polish=method == "ours, polished")
     certificate = MaxMargin("nuclear", left=left, right=right).certify(point, multipliers)
-    print(json.dumps({"seconds": seconds, "gap": certificate.gap}))
+    return {"seconds": seconds, "gap": certificate.gap}
 
 
-def cell(method, name):
-    """One cell in a child process: its seconds and gap, or what ended it."""
-    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-    child = subprocess.Popen(
-        [sys.executable, __file__, "--cell", method, name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | threads,
-    )
-    try:
-        # CPU seconds are counted by the child; a busy machine needs longer on the wall.
-        output, errors = child.communicate(timeout=4 * LIMIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return {"ended": f"> {LIMIT_SECONDS}"}
-    if child.returncode == 0:
-        return json.loads(output.splitlines()[-1])
-    if child.returncode < 0 and "alloc" not in errors:
-        return {"ended": f"> {LIMIT_SECONDS}"}
-    return {"ended": "> 8 GiB" if "alloc" in errors or "Memory" in errors else errors.strip().splitlines()[-1][:60]}
-
-
-def main():
-    from rich.console import Console
-    from rich.table import Table
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="d = 16, 32 and 64, without Clarabel at 64")
-    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), help="only these instances")
-    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.cell:
-        return run_cell(*arguments.cell)
-
-    names = arguments.sizes or (list(SIZES)[:3] if arguments.quick else list(SIZES))
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    table = Table(title="Nuclear maximum margin: CPU seconds (certified gap), one thread, cold")
-    table.add_column("instance")
-    table.add_column("constraints", justify="right")
-    for method in (*METHODS, "better rival / ours"):
-        table.add_column(method, justify="right")
-    for name in names:
-        n, L, _ = SIZES[name]
-        row = [name, str(n * (L - 1))]
-        results = {}
+def measure(*, quick: bool = False, sizes: Sequence[str] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in sizes or (list(SIZES)[:3] if quick else list(SIZES)):
         for method in METHODS:
-            if arguments.quick and method == "Clarabel" and name == "A(64)":
-                row.append("left out")
-                continue
-            result = results[method] = cell(method, name)
-            row.append(result.get("ended") or f"{result['seconds']:.3g} ({result['gap']:.1e})")
-            print(f"{name} {method}: {row[-1]}", file=sys.stderr, flush=True)
-        times = [results[r].get("seconds") for r in ("Clarabel", "SCS") if r in results]
-        finished, mine = [t for t in times if t is not None], results["ours, polished"].get("seconds")
-        if mine is None:
-            row.append("")
-        else:
-            row.append(f"{min(finished) / mine:.0f}" if finished else f"> {LIMIT_SECONDS / mine:.0f}")
-        table.add_row(*row)
-    console.print(table)
+            left_out = quick and method == "Clarabel" and name == "A(64)"
+            cell = {"ended": "left out"} if left_out else _timing.cell(__file__, method, name, seconds=LIMIT_SECONDS)
+            found[f"{name}: {method}"] = cell
+            _timing.tell(f"nuclear: {name}, {method}: {_shown(cell)}")
+    return found
+
+
+def _shown(cell: dict[str, Any]) -> str:
+    return cell.get("ended") or f"{cell['seconds']:.3g} ({cell['gap']:.1e})"
+
+
+def tables(found: dict[str, Any]):
+    rows = []
+    for name in dict.fromkeys(key.split(": ")[0] for key in found):
+        n, L, _ = SIZES[name]
+        cells = {method: found[f"{name}: {method}"] for method in METHODS}
+        rivals = [cells[r] for r in ("Clarabel", "SCS") if cells[r].get("ended") != "left out"]
+        finished = [c["seconds"] for c in rivals if "seconds" in c]
+        ratio, mine = "", cells["ours, polished"].get("seconds")
+        if mine is not None:
+            ratio = f"{min(finished) / mine:.0f}" if finished else f"> {LIMIT_SECONDS / mine:.0f}"
+        rows.append((name, n * (L - 1), *map(_shown, cells.values()), ratio))
+    yield _timing.table(
+        "Nuclear maximum margin: CPU seconds (certified gap), one thread, cold",
+        ("instance", "constraints", *METHODS, "better rival / ours"),
+        rows,
+    )
 
 
 if __name__ == "__main__":
-    main()
+    _timing.command(sys.modules[__name__], run_cell=run_cell, sizes=SIZES)

@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [--quick] [--json FILE]
 
-As a user runs them: all cores, nothing pinned. `empty` has a new, empty folder for compiled code in every run; `warm` the
-folder that the run before left. Time to the first verdict is that of a run which judges K and Q alone, the first of the
-default run's parametrisations. The median of three processes; the least and the largest beside it.
+As a user runs them: all cores, nothing pinned. `empty` has a new, empty folder for compiled code in every run; `warm`
+the folder that the run before left. Time to the first verdict is that of a run which judges K and Q alone, the first of
+the default run's parametrisations. The median of three processes; the least and the largest beside it.
 """
 
 import os

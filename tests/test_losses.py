@@ -1,4 +1,4 @@
-"""Losses in logs: exact where plain double arithmetic is, right where it underflows, and no cancellation at small gaps."""
+"""Losses in logs: exact where plain doubles are, right where they underflow, and no cancellation at small gaps."""
 
 import math
 from decimal import Decimal, localcontext

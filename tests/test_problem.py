@@ -269,7 +269,10 @@ def test_data_whose_units_multiply_out_of_range_are_refused():
     data = TokenData(
         X=tokens().X * 1e200, z=tokens().z * 1e200, y=tokens().y, v=tokens().v / 1e200
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"^`X` and `z` together have the scale 2\^13\d\d, beyond double precision; rescale one of them\.$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^`X` and `z` together have the scale 2\^13\d\d, beyond double precision; rescale one of them\.$",
+    ):
         AttentionProblem(data, MODELS["merged"])
 
 

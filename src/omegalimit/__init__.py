@@ -13,17 +13,43 @@ if TYPE_CHECKING:
     from .claims import Kind as Kind
     from .claims import Outcome as Outcome
     from .claims import Verdict as Verdict
+    from .data import TokenData as TokenData
+    from .flows import Arrival as Arrival
+    from .flows import DescentResult as DescentResult
+    from .flows import FlowResult as FlowResult
+    from .flows import gradient_descent as gradient_descent
+    from .flows import gradient_flow as gradient_flow
+    from .flows import measure as measure
+    from .flows import predicted_gap as predicted_gap
+    from .flows import time_constant as time_constant
     from .limits import MaxMargin as MaxMargin
+    from .problem import AttentionProblem as AttentionProblem
+    from .problem import MarginProblem as MarginProblem
     from .record import Record as Record
     from .record import read as read_record  # noqa: F401
     from .record import write as write_record  # noqa: F401
     from .solvers import Solution as Solution
     from .solvers import solve as solve
+    from .trajectory import Ending as Ending
+    from .trajectory import Trajectory as Trajectory
 
     __version__: str
 
 # Public name -> where it lives, "module:attribute". To add one: a line here and a line above, held together by a test.
 _PUBLIC = {
+    "gradient_flow": "flows:gradient_flow",
+    "gradient_descent": "flows:gradient_descent",
+    "FlowResult": "flows:FlowResult",
+    "DescentResult": "flows:DescentResult",
+    "Arrival": "flows:Arrival",
+    "measure": "flows:measure",
+    "predicted_gap": "flows:predicted_gap",
+    "time_constant": "flows:time_constant",
+    "MarginProblem": "problem:MarginProblem",
+    "AttentionProblem": "problem:AttentionProblem",
+    "TokenData": "data:TokenData",
+    "Trajectory": "trajectory:Trajectory",
+    "Ending": "trajectory:Ending",
     "Assumption": "claims:Assumption",
     "Certificate": "certificate:Certificate",
     "Kind": "claims:Kind",

@@ -35,6 +35,6 @@ def log_expm1_ratio(x):
 
 
 def log_log1p_exp(y):
-    """`log(log(1 + e^y))`, shape of `y`. For y -> -inf it is y to rounding, where `log(log1p(exp(y)))` would be -inf."""
+    """`log(log(1 + e^y))`, shape of `y`. For y -> -inf it is y to rounding; `log(log1p(exp(y)))` would be -inf."""
     low = y < -36.0
     return jnp.where(low, y, jnp.log(jax.nn.softplus(jnp.where(low, 0.0, y))))

@@ -30,7 +30,8 @@ class Certificate:
     - `multipliers`: `p`, shape `(N,)`.
     - `n_clipped`, `clipped_mass`: how many multipliers were negative, and their share of the absolute sum.
     - `delta_rank`: see `DeltaRank`; `None` where nothing can be proved.
-    - `multipliers_given`: false when the multipliers were found here by non-negative least squares, which loses accuracy.
+    - `multipliers_given`: false when the multipliers were found here by non-negative least squares, which loses
+      accuracy.
     """
 
     lower: float

@@ -19,7 +19,7 @@ class Outcome(enum.StrEnum):
 
 
 class Kind(enum.StrEnum):
-    """What sort of statement a claim is. `LOWER` asks for *measured >= bound*, every other kind for *measured <= bound*."""
+    """What sort of statement a claim is. `LOWER` asks for *measured >= bound*, the others for *measured <= bound*."""
 
     EQUALITY = "equality"
     UPPER = "upper bound"

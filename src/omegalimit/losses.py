@@ -25,7 +25,7 @@ class AbstractLoss(eqx.Module):
 
     @abc.abstractmethod
     def log_gap(self, z, log_x) -> Any:
-        """`log(l(z - x) - l(z))` for `x = exp(log_x) >= 0`, shape of `z`: a loss gap that is never a difference of losses."""
+        """`log(l(z - x) - l(z))` for `x = exp(log_x) >= 0`, shape of `z`; never a difference of losses."""
 
 
 class Exponential(AbstractLoss):

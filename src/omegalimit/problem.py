@@ -1,4 +1,5 @@
-"""What is trained: outputs homogeneous in the parameters, and a loss whose gradient is available in logs at any sharpness.
+"""What is trained: outputs homogeneous in the parameters, and a loss whose gradient is available in logs at any
+sharpness.
 
 With `theta = r omega`, `|omega| = 1`, outputs `h` homogeneous of degree `D`, and a fixed `unit` (the outputs' scale),
 the *sharpness* is `S = unit r^D`, so that `h(theta) = S h(omega) / unit`. A problem gives, for the unit-scaled outputs
@@ -81,7 +82,8 @@ class AbstractProblem(eqx.Module):
 
 
 class MarginProblem(AbstractProblem):
-    """A user's own model: any JAX function from parameters to margins, homogeneous of some degree, under a decreasing loss.
+    """A user's own model: any JAX function from parameters to margins, homogeneous of some degree, under a decreasing
+    loss.
 
     `L(theta) = sum_k l(m_k(theta))`. The degree is measured, and a function that has none is refused with the figure.
 
@@ -177,7 +179,7 @@ class AttentionProblem(AbstractProblem):
     degree: float = eqx.field(static=True)
 
     def __init__(self, data: TokenData, model: AbstractAttention, *, loss: str = "exponential"):
-        n, L, d = data.X.shape
+        _n, _L, d = data.X.shape
         if model.d != d:
             raise ValueError(f"`model` is for tokens of dimension {model.d}, but the data have dimension {d}.")
         scale_x, scale_z = _power_of_two(np.abs(data.X).max()), _power_of_two(np.abs(data.z).max())
@@ -210,7 +212,8 @@ class AttentionProblem(AbstractProblem):
     def _terms(self, h, log_S):
         """`-dL/dh_l = sign_l e^{log_abs_l}`, with the mask of the winners.
 
-        It is `softmax_l slope(f) c_l`, `c_l = gamma_l - f`. The current winner `a` is the reference, not the best token: otherwise the weights cancel
+        It is `softmax_l slope(f) c_l`, `c_l = gamma_l - f`. The current winner `a` is the reference, not the best
+        token: otherwise the weights cancel
         when the flow selects another token, and the run stalls and looks converged. The formula is exact whichever
         is used, because `sum_l softmax_l c_l = 0`.
         """
@@ -313,9 +316,13 @@ def _measured_degree(margins: Callable[[Any], Any], theta: Float[np.ndarray, " N
         )
     low, high = np.min(slopes), np.max(slopes)  # NaN (a margin that changed its sign) spreads through both
     if not high - low <= 1e-6:
+        seen = (
+            "a margin changed its sign under scaling"
+            if np.isnan(slopes).any()
+            else f"the slopes of log m(c theta) in log c range over [{low:.6g}, {high:.6g}]"
+        )
         raise ValueError(
-            "`margins` is not homogeneous: log2 of m(2 theta)/m(theta) and its like range over "
-            f"[{low:.6g}, {high:.6g}], where a homogeneous function has one value. "
+            f"`margins` is not homogeneous: {seen}, where a homogeneous function has one degree. "
             "Drop biases or normalisation layers, or scale them with the parameters."
         )
     degree = float(np.median(slopes))

@@ -32,7 +32,7 @@ class Cost:
 class Trajectory:
     """States `theta = e^{log_radius} direction` along a path.
 
-    - `clock`: the name of the clock that `time` counts: `"s"` for flows in the direction clock `ds = unit r^(D-2) e^M dt`,
+    - `clock`: what `time` counts: `"s"` for flows, the direction clock `ds = unit r^(D-2) e^M dt`,
       `"step"` for descent.
     - `time`: shape (T,), on that clock.
     - `direction`: shape (T, N), unit vectors; `log_radius`: shape (T,).

@@ -61,7 +61,8 @@ class Counter:
 
 
 class AbstractSystem(abc.ABC):
-    """One file, one paper: fields with defaults are the options, `check` judges every claim, `counters` break one assumption each.
+    """One file, one paper: fields with defaults are the options, `check` judges every claim, `counters` break one
+    assumption each.
 
     Concrete systems are frozen dataclasses. `title` is one line; the class docstring is the system's page.
     """

@@ -35,9 +35,21 @@ _KINDS = (
 )
 
 _DAMAGE = (
-    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError, KeyError, TypeError, ValueError,
-    SyntaxError, OverflowError, NotImplementedError, RuntimeError, MemoryError, OSError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    OSError,
+)
 """What `zipfile` and `numpy.lib.format` raise on damaged bytes; found by cutting and flipping files (tests)."""
 
 

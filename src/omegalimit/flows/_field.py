@@ -4,7 +4,8 @@
 
     omega' = g - a omega,    lr' = a,    u' = exp(-(D - 2) lr - log unit - M - u),    u = log(t + t0)
 
-in the clock `ds = unit r^(D-2) e^M dt`. Past the cap `S` in `q` and `M` stays at `S_c` and u stands still: M then belongs
+in the clock `ds = unit r^(D-2) e^M dt`. Past the cap `S` in `q` and `M` stays at `S_c` and u stands still: M then
+belongs
 to `S_c` and time has no meaning. `t0` makes u' = 1 at the start, so that the clock's first steps are not stiff.
 """
 
@@ -71,23 +72,22 @@ class Stop(eqx.Module):
         N = self.problem.size
         log_S = log_sharpness(self.problem, y)
         slow = jnp.linalg.norm(f[:N]) < self.speed * jnp.abs(f[N])
-        return (
-            ((log_S >= self.log_cap) & slow) | (log_S < self.log_low) | at_rest(f, N) | (y[N + 1] >= self.until_u)
-        )  # fmt: skip
+        return ((log_S >= self.log_cap) & slow) | (log_S < self.log_low) | at_rest(f, N) | (y[N + 1] >= self.until_u)
 
 
 REST = 1e-9
 
 
 def at_rest(f, N):
-    """True where the whole gradient, not only its tangential part, has vanished: a finite minimiser, not a direction."""
+    """True where the whole gradient has vanished, not only its tangential part: a finite minimiser."""
     return jnp.linalg.norm(f[: N + 1]) < REST
 
 
 class Tolerance(eqx.Module):
     """The error allowed in each component of a step: `atol + rtol |y|`, and for u what the direction's error does to M.
 
-    M moves by S times the direction's error, which is at most 0.1 at the cap by the choice of the tolerances. Asking more
+    M moves by S times the direction's error, which is at most 0.1 at the cap by the choice of the tolerances. Asking
+    more
     of u would let the noise of the stiff modes, which does not act back on the direction, set the step.
     """
 
@@ -106,8 +106,11 @@ class Keep(eqx.Module):
     """Keep a state when the sharpness or the direction has moved enough since the last one kept."""
 
     problem: AbstractProblem
+    log_cap: Any
     step_log_S: Any
 
     def __call__(self, y, y_kept):
         N, D = self.problem.size, self.problem.degree
-        return (jnp.abs(D * (y[N] - y_kept[N])) >= self.step_log_S) | (jnp.linalg.norm(y[:N] - y_kept[:N]) >= 0.05)
+        # Past the cap the wait may be long, and only the direction tells something.
+        step = jnp.where(log_sharpness(self.problem, y) < self.log_cap, self.step_log_S, 4 * self.step_log_S)
+        return (jnp.abs(D * (y[N] - y_kept[N])) >= step) | (jnp.linalg.norm(y[:N] - y_kept[:N]) >= 0.05)

@@ -26,7 +26,7 @@ class AbstractIntegrator(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, field: Field, stop: Stop, keep: Keep, *, rtol: float, atol: float, max_evaluations: int) -> None:
-        """Integrate until `stop`, or until `max_evaluations` more have been spent, or the step has shrunk to nothing."""
+        """Integrate until `stop`, or `max_evaluations` more have been spent, or the step has shrunk to nothing."""
 
     @abc.abstractmethod
     def restart(self, y: np.ndarray) -> None:
@@ -110,7 +110,7 @@ def _tests(stop: Stop, keep: Keep, y, f, y_kept):
 
 
 class LSODA(AbstractIntegrator):
-    """SciPy's LSODA with the exact Jacobian: variable order, for trajectories; a dense factorisation limits it to small N."""
+    """SciPy's LSODA with the exact Jacobian: variable order, for trajectories; dense, so for small N."""
 
     def __init__(self, field: Field, y: np.ndarray):
         self.y, self.f, self.s = y, np.asarray(_evaluate(field, y)), 0.0
@@ -158,7 +158,8 @@ class LSODA(AbstractIntegrator):
         return np.asarray(self._kept_s), np.asarray(self._kept_y)
 
     def crossing(self, index, value):
-        assert self._solver is not None and self._solver.t_old is not None
+        assert self._solver is not None
+        assert self._solver.t_old is not None
         dense = self._solver.dense_output()
         s = _root(lambda s: dense(s)[index] - value, self._solver.t_old, self._solver.t)
         return s, np.asarray(dense(s))

@@ -1,6 +1,7 @@
 """Primal-dual interior point on `max min_k m_k(omega), |omega| = 1`, started from the flow's own weights.
 
-Unknowns: the direction omega, multipliers lambda, the level t and slacks `s_k = m_k - t > 0`. It says that a direction is
+Unknowns: the direction omega, multipliers lambda, the level t and slacks `s_k = m_k - t > 0`. It says that a direction
+is
 optimal, not that training went there; its result is thrown away when the handed-in test does not accept it.
 """
 
@@ -81,7 +82,7 @@ def polish(
     tol: float,
     max_iterations: int = 40,
 ) -> Polished:
-    """The best point found from `omega`; see the module's head. `judge(direction, multipliers) -> gap` may be `None`."""
+    """The best point found from `omega`, see the head. `judge(direction, multipliers) -> gap` may be `None`."""
     with double_precision():
         return _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_iterations)
 
@@ -115,10 +116,15 @@ def _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_i
         gap = max(stationarity, complementarity) if judge is None else judge(omega, full)
         if best is None or gap < best.gap:
             best = Polished(
-                direction=omega, multipliers=full, gap=float(gap), stationarity=stationarity,
-                complementarity=complementarity, change=float(np.linalg.norm(omega - start)),
-                n_iterations=iteration, n_products=n_products,
-            )  # fmt: skip
+                direction=omega,
+                multipliers=full,
+                gap=float(gap),
+                stationarity=stationarity,
+                complementarity=complementarity,
+                change=float(np.linalg.norm(omega - start)),
+                n_iterations=iteration,
+                n_products=n_products,
+            )
         kkt = stationarity + complementarity
         # KKT holds and the gap does not follow: a saddle. More iterations would only sharpen it.
         if gap <= tol or iteration == max_iterations or (kkt < 1e-6 and gap > 100 * kkt and gap > 1e-6):
@@ -246,7 +252,8 @@ class _MinresSolver:
 def growth_rate(problem, omega, selection, multipliers, a: float, *, tight: float = 1e-6) -> float:
     """The fastest growth, in units of a, of a direction that keeps the active margins: `lambda_max(Z^T H Z) / a - 1`.
 
-    `H = sum_k p_k Hess m_k`; Z spans the tangent space of the constraints that carry multipliers, orthogonal to omega. A
+    `H = sum_k p_k Hess m_k`; Z spans the tangent space of the constraints that carry multipliers, orthogonal to omega.
+    A
     limit has a rate <= 0 up to rounding (0 along symmetries); a saddle that only looks converged has a positive one.
     """
     with double_precision():

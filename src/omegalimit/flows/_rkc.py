@@ -1,8 +1,10 @@
 """RKC2: the stabilised explicit Runge-Kutta-Chebyshev method of order 2, as one compiled loop.
 
 Coefficients of Sommeijer, Shampine, Verwer, "RKC: an explicit solver for parabolic PDEs" (J. Comput. Appl. Math. 88,
-1998), damping eps = 2/13. It suits the frozen flow because the Jacobian there is `-S A^T C A` plus bounded terms, nearly
-real and negative; the cost grows like the root of the sharpness. No Jacobian, no linear solver, memory of a few vectors.
+1998), damping eps = 2/13. It suits the frozen flow because the Jacobian there is `-S A^T C A` plus bounded terms,
+nearly
+real and negative; the cost grows like the root of the sharpness. No Jacobian, no linear solver, memory of a few
+vectors.
 """
 
 import functools
@@ -15,12 +17,16 @@ import numpy as np
 
 S_MAX = 200  # stages of one step at most
 POWER_STEPS = 3  # nonlinear power iterations per step, the vector carried along
-HISTORY = 512  # states kept along the path
+
+
+def history(size: int) -> int:
+    """How many states are kept along the path: as many as fit in 32 MB, between 128 and 1024."""
+    return int(np.clip(4_000_000 // size, 128, 1024))
 
 
 @functools.cache
 def coefficients() -> np.ndarray:
-    """Table (S_MAX + 1, S_MAX + 1, 4) of `(mu, nu, mu~, gamma~)` for stage j of s; row j = 1 holds `mu~_1` in column 2."""
+    """Table (S_MAX + 1, S_MAX + 1, 4) of `(mu, nu, mu~, gamma~)` for stage j of s; j = 1 has only `mu~_1`."""
     table = np.zeros((S_MAX + 1, S_MAX + 1, 4))
     for s in range(2, S_MAX + 1):
         w0 = 1 + 2 / 13 / s**2
@@ -42,7 +48,7 @@ def coefficients() -> np.ndarray:
 
 
 class State(NamedTuple):
-    """The loop's state: the point, its derivative, the step, the power vector, the last step's start, counters, history."""
+    """The loop's state: point, derivative, step, power vector, the last step's start, counters, history."""
 
     y: Any
     f: Any
@@ -63,18 +69,19 @@ class State(NamedTuple):
 def start(y: np.ndarray, f: np.ndarray) -> State:
     """The state at `y` with the derivative `f` there, NumPy; the types are those that `advance` returns."""
     zero, one = np.zeros((), dtype=np.int64), np.ones((), dtype=np.int64)
-    kept = np.zeros((HISTORY, y.size))
+    kept = np.zeros((history(y.size), y.size))
     kept[0] = y
     s = np.zeros(())
-    return State(y, f, s, np.asarray(1e-3), f, y, f, s, zero, zero, zero, one, kept, np.zeros(HISTORY))
+    return State(y, f, s, np.asarray(1e-3), f, y, f, s, zero, zero, zero, one, kept, np.zeros(len(kept)))
 
 
 @eqx.filter_jit
 def advance(field, state: State, table, tolerance, stop, keep, max_evaluations) -> State:
-    """Integrate until `stop(y, f)` is true or `max_evaluations` are spent. 
+    """Integrate until `stop(y, f)` is true or `max_evaluations` are spent.
 
     Besides being called, `field` has `active`, a mask of the components that act back on others, and `passive_rate(f)`,
-    the fastest relaxation rate of those that do not. `keep(y, y_kept)` says when to keep a state; `tolerance(y, y_new)` is the error allowed in each component.
+    the fastest relaxation rate of those that do not. `keep(y, y_kept)` says when to keep a state; `tolerance(y,
+    y_new)` is the error allowed in each component.
     """
 
     def step(y, f0, h, s):
@@ -121,13 +128,25 @@ def advance(field, state: State, table, tolerance, stop, keep, max_evaluations) 
         pick = lambda new, old: jnp.where(accept, new, old)  # noqa: E731 - used on eight pairs, next lines
         y_new, s_new = pick(y, c.y), pick(c.s + h, c.s)
         wanted = accept & keep(y, c.kept_y[c.n_kept - 1])
-        n_kept = jnp.minimum(c.n_kept + wanted, HISTORY)
-        slot = jnp.where(wanted, n_kept - 1, HISTORY)  # HISTORY is out of range: the write is dropped
+        room = c.kept_s.size
+        n_kept = jnp.minimum(c.n_kept + wanted, room)  # when all are taken, the last one is written anew
+        slot = jnp.where(wanted, n_kept - 1, room)  # out of range: the write is dropped
         return State(
-            y_new, pick(f, c.f), s_new, h * factor, v, pick(c.y, c.y0), pick(c.f, c.f0), pick(h, c.h0),
-            c.n_steps + 1, c.n_rejected + ~accept, c.n_evaluations + s + POWER_STEPS, n_kept,
-            c.kept_y.at[slot].set(y_new, mode="drop"), c.kept_s.at[slot].set(s_new, mode="drop"),
-        )  # fmt: skip
+            y_new,
+            pick(f, c.f),
+            s_new,
+            h * factor,
+            v,
+            pick(c.y, c.y0),
+            pick(c.f, c.f0),
+            pick(h, c.h0),
+            c.n_steps + 1,
+            c.n_rejected + ~accept,
+            c.n_evaluations + s + POWER_STEPS,
+            n_kept,
+            c.kept_y.at[slot].set(y_new, mode="drop"),
+            c.kept_s.at[slot].set(s_new, mode="drop"),
+        )
 
     def go_on(c: State):
         return (~stop(c.y, c.f)) & (c.n_evaluations < max_evaluations) & (c.h > 1e-14 * (1 + c.s))

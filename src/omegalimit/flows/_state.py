@@ -1,4 +1,4 @@
-"""What a direction says about itself at a given sharpness: its weights, complementarity, stationarity, entropy bound."""
+"""What a direction says of itself at a sharpness: weights, complementarity, stationarity, entropy bound."""
 
 import dataclasses
 import math
@@ -15,7 +15,8 @@ from ..problem import AbstractProblem
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A direction `omega` at the sharpness `S`, and the numbers that say whether it is a limit; nothing here is polished.
+    """A direction `omega` at the sharpness `S`, and the numbers that say whether it is a limit; nothing here is
+    polished.
 
     - `direction`: omega, shape (N,); `log_sharpness`: log S; `log_time`: log of the physical time, NaN when unknown.
     - `selection`: winning tokens, shape (n,), empty for problems without a choice.
@@ -104,7 +105,7 @@ def measure(
     selection: Int[np.ndarray, " n"] | None = None,
     log_time: float = math.nan,
 ) -> Arrival:
-    """The `Arrival` at a direction of any length and `log S`, for the winning tokens or for a `selection` of one's own."""
+    """The `Arrival` at a direction of any length and `log S`, for the winning tokens or a `selection` given."""
     omega = np.asarray(direction, dtype=float)
     omega = omega / np.linalg.norm(omega)
     with double_precision():

@@ -99,7 +99,8 @@ def gradient_descent(
             states.append(np.asarray(new))
             if not np.isfinite(states[-1]).all():
                 raise ValueError(
-                    f"the parameters left the range of double precision before step {mark}; use a smaller `step_size` than {step_size!r}."
+                    f"the parameters left the range of double precision before step {mark}; "
+                    f"use a smaller `step_size` than {step_size!r}."
                 )
     thetas, step = np.array(states), np.array(steps)
     r = np.linalg.norm(thetas, axis=1)

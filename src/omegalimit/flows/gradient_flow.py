@@ -76,8 +76,10 @@ class FlowResult:
     def log_free_sharpness(self) -> float:
         """Log of the sharpness that gradient flow itself, unfrozen, has when it comes to this direction.
 
-        What is inactive at the cap fades or grows at rates per unit of the direction clock s that do not depend on S, and
-        unfrozen `log S` rises by `D a` per unit of s, at the cap as below it. So r, which is carried on past the cap, says
+        What is inactive at the cap fades or grows at rates per unit of the direction clock s that do not depend on S,
+        and
+        unfrozen `log S` rises by `D a` per unit of s, at the cap as below it. So r, which is carried on past the cap,
+        says
         where the wait at the cap lies on the way of the unfrozen flow. `log t` is about S times the mean margin there:
         beyond reach of any training when the wait was long. Derived here.
         """
@@ -112,21 +114,25 @@ def gradient_flow(
     """Where gradient flow on `problem` goes from `start`, in direction.
 
     The flow is integrated in polar coordinates to the sharpness `cap`, then with the sharpness frozen until it is a
-    limit by its own weights: stationary, complementary, and nothing inactive growing. Small velocity alone never ends it.
+    limit by its own weights: stationary, complementary, and nothing inactive growing. Small velocity alone never ends
+    it.
     The cap is raised tenfold while the entropy bound there exceeds 2% or the polish finds nothing that certifies.
 
     - `start`: flat parameters, shape (N,), not all zero; a `MarginProblem` has its own.
     - `cap`: sharpness `S_c = unit r^D` at which the loss is frozen.
-    - `method`: `"rkc"` (any size), or `"lsoda"` (tight, up to some hundreds of parameters) when the path itself is wanted.
+    - `method`: `"rkc"` (any size), or `"lsoda"` (tight, up to some hundreds of parameters) when the path itself is
+      wanted.
     - `rtol`: the integrator's; by default `min(1e-4, 0.09 sqrt(N) / cap)` for rkc, 1e-8 for lsoda.
-    - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit is
+    - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit
+      is
       a KKT point of the margin problem in parameter space at which no direction grows.
     - `tol`: the gap that a certified limit point must reach.
     - `twin`: run again with ten times the cap.
     - `until_log_time`: stop at this natural log of physical time instead (before the cap).
     - `max_evaluations`: of the field, over the whole run; when they are spent the ending is a plateau.
 
-    Raises `ValueError` for a start of the wrong shape, zero or not finite, and for options out of range.
+    Raises `ValueError` for a start of the wrong shape, zero, not finite or of extreme size, and for options out of
+    range.
     """
     theta = checked_start(problem, start)
     if method not in INTEGRATORS:
@@ -142,9 +148,17 @@ def gradient_flow(
         result = run.result()
     if twin and until_log_time is None:
         again = gradient_flow(
-            problem, theta, cap=min(10 * result.cap, 10 * MAX_CAP), method=method, rtol=rtol, judge=judge, tol=tol,
-            polishing=False, max_evaluations=max_evaluations, progress=progress,
-        )  # fmt: skip
+            problem,
+            theta,
+            cap=min(10 * result.cap, 10 * MAX_CAP),
+            method=method,
+            rtol=rtol,
+            judge=judge,
+            tol=tol,
+            polishing=False,
+            max_evaluations=max_evaluations,
+            progress=progress,
+        )
         result = dataclasses.replace(result, twin=again)
     return result
 
@@ -160,8 +174,13 @@ def checked_start(problem: AbstractProblem, start: Float[np.ndarray, " N"] | Non
         raise ValueError(f"`start` must have shape ({problem.size},); got {theta.shape}.")
     if not np.isfinite(theta).all():
         raise ValueError(f"`start` must be finite; got {theta[~np.isfinite(theta)][0]}.")
-    if not np.linalg.norm(theta) > 0:
+    size = float(np.abs(theta).max())
+    if size == 0:
         raise ValueError("`start` is zero, where the direction is undefined; start from any other point.")
+    if not 1e-150 < size < 1e150:
+        raise ValueError(
+            f"`start` has entries of size {size:.3g}, whose squares leave double precision; rescale the problem."
+        )
     return theta
 
 
@@ -210,7 +229,9 @@ class _Run:
         stop = Stop(
             self.problem, np.asarray(math.log(self.cap)), np.asarray(low), np.asarray(speed), np.asarray(self.until_u)
         )
-        keep = Keep(self.problem, np.asarray(max(math.log(self.cap) - self.log_S0, 1.0) / 100))
+        keep = Keep(
+            self.problem, np.asarray(math.log(self.cap)), np.asarray(max(math.log(self.cap) - self.log_S0, 1.0) / 100)
+        )
         rtol, atol = self.tolerances
         it = self.integrator
         while True:
@@ -265,9 +286,14 @@ class _Run:
         selection, judge = arrival.selection, self.judge
         bound = None if judge is None else (lambda omega, p: judge(omega, selection, p))
         point = polish(
-            self.problem, arrival.direction, selection, arrival.multipliers, math.exp(arrival.log_sharpness),
-            judge=bound, tol=1e-2 * self.tol,
-        )  # fmt: skip
+            self.problem,
+            arrival.direction,
+            selection,
+            arrival.multipliers,
+            math.exp(arrival.log_sharpness),
+            judge=bound,
+            tol=1e-2 * self.tol,
+        )
         accepted = point.gap <= self.tol and point.change <= 0.1
         rate = math.nan
         if accepted:
@@ -303,9 +329,13 @@ class _Run:
             growing = math.nan
             if self.judge is None and arrival.mean_margin > 0:
                 growing = growth_rate(
-                    self.problem, arrival.direction, arrival.selection, arrival.multipliers,
-                    arrival.mean_margin * self.problem.degree, tight=0.01,
-                )  # fmt: skip
+                    self.problem,
+                    arrival.direction,
+                    arrival.selection,
+                    arrival.multipliers,
+                    arrival.mean_margin * self.problem.degree,
+                    tight=0.01,
+                )
             limit = self.is_limit(arrival, growing)
             near = limit or (self.judge is not None and arrival.gap <= 2 * C)
             if self.polishing and near and polished is None and n_polishes < 4:
@@ -394,7 +424,10 @@ def _log_time(u: float, u0: float) -> float:
 
 def _reason(ending: Ending, arrival: Arrival, polished, run: _Run) -> str:
     C, B, S = arrival.complementarity, arrival.entropy_bound, math.exp(min(arrival.log_sharpness, 700.0))
-    numbers = f"stationarity {arrival.stationarity:.1e}, complementarity {C:.1e}, entropy bound {B:.1e}, gap {arrival.gap:.1e}"
+    numbers = (
+        f"stationarity {arrival.stationarity:.1e}, complementarity {C:.1e}, "
+        f"entropy bound {B:.1e}, gap {arrival.gap:.1e}"
+    )
     match ending:
         case Ending.CERTIFIED:
             tail = (
@@ -406,13 +439,17 @@ def _reason(ending: Ending, arrival: Arrival, polished, run: _Run) -> str:
         case Ending.STATIONARY:
             return f"at rest in direction at sharpness {S:.1e}, yet inactive directions would grow ({numbers})."
         case Ending.PLATEAU:
-            return f"still moving after {run.integrator.n_evaluations} field evaluations, at sharpness {S:.1e} ({numbers})."
+            n = run.integrator.n_evaluations
+            return f"still moving after {n} field evaluations, at sharpness {S:.1e} ({numbers})."
         case Ending.HORIZON:
             return (
                 f"arithmetic or tolerance ends the run at sharpness {S:.1e} before a limit is decided ({numbers}); "
                 f"rounding ends at {arrival.arithmetic_horizon:.1e}."
             )
         case Ending.NOT_SEPARATED:
-            return f"the gradient vanishes at the finite sharpness {S:.1e}: the weights stay bounded and no direction is selected."
+            return (
+                f"the gradient vanishes at the finite sharpness {S:.1e}: "
+                "the weights stay bounded and no direction is selected."
+            )
         case Ending.TIME_REACHED:
             return f"reached log t = {arrival.log_time:.6g} at sharpness {S:.1e} ({numbers})."

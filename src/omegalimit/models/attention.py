@@ -1,4 +1,4 @@
-"""Parametrisations of the attention matrix `W` of one-layer softmax attention, as functions of one flat vector `theta`."""
+"""Parametrisations of the matrix `W` of one-layer softmax attention, as functions of one flat vector `theta`."""
 
 import abc
 from typing import Any, ClassVar
@@ -9,7 +9,8 @@ import numpy as np
 
 
 class AbstractAttention(eqx.Module):
-    """`theta -> W(theta)`, homogeneous of degree `degree`, with logits `h_il = x_il^T W z_i` that never form `W` per input.
+    """`theta -> W(theta)`, homogeneous of degree `degree`, with logits `h_il = x_il^T W z_i` that never form `W` per
+    input.
 
     - `d`: token dimension; `size`: number of parameters.
     - `parts`: the labels of the parameter blocks.
@@ -34,7 +35,7 @@ class AbstractAttention(eqx.Module):
 
     @abc.abstractmethod
     def balance(self, theta: np.ndarray) -> np.ndarray | None:
-        """The conserved quantity of gradient flow, homogeneous of degree 2, shape (..., ?); `None` when there is none."""
+        """The conserved quantity of gradient flow, of degree 2, shape (..., ?); `None` when there is none."""
 
 
 class MergedAttention(AbstractAttention):
@@ -49,7 +50,7 @@ class MergedAttention(AbstractAttention):
         return self.d * self.d
 
     def logits(self, theta, X, z) -> Any:
-        n, L, d = X.shape
+        _n, _L, d = X.shape
         Wz = z @ theta.reshape(d, d).T
         return jnp.einsum("nld,nd->nl", X, Wz)
 

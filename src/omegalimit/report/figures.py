@@ -2,7 +2,7 @@
 
 A record may hold, for each parametrisation P, the groups `P/trajectory` and `P/attention`:
 
-- `P/trajectory`, dimension `point`: `log_time`, `log_sharpness`, `log_loss_gap` (natural logarithms),
+- `P/trajectory`, dimension `point`: `log_time`, `log_sharpness`, `log_free_sharpness`, `log_loss_gap` (natural logs),
   `least_margin`, `gap` (point, norm), `singular_values` (point, index), `entropy_bound`;
 - `P/attention`: `attention` (stage, input, token), `selected` (input), `best` (input).
 
@@ -130,11 +130,24 @@ def _margins(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     return figure
 
 
+def _free_sharpness(data: Mapping[str, Any]) -> np.ndarray | None:
+    """Log of the sharpness that the flow would have without its cap; the sharpness where that is not stored."""
+    free = _values(data, "log_free_sharpness")
+    return _values(data, "log_sharpness") if free is None else free
+
+
+def _mark_cap(axes: Axes, data: Mapping[str, Any]) -> None:
+    """A dotted line where the flow reached its cap, when it went on from there."""
+    free, sharpness = _values(data, "log_free_sharpness"), _values(data, "log_sharpness")
+    if free is not None and sharpness is not None and free.max() > sharpness.max() + 1e-6:
+        axes.axvline(float(free[free <= sharpness + 1e-6].max()) / _LN10, color=_INK, linestyle=":", linewidth=0.9)
+
+
 def _gaps(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     """Certified gap against the limit in each norm, with the entropy bound that the theory allows."""
 
     def panel(axes: Axes, data: Mapping[str, Any]) -> bool:
-        gap, sharpness = _values(data, "gap"), _values(data, "log_sharpness")
+        gap, sharpness = _values(data, "gap"), _free_sharpness(data)
         if gap is None or sharpness is None:
             return False
         styles = ((_GREEN, "^"), (_PURPLE, "D"))
@@ -147,13 +160,14 @@ def _gaps(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
             top = axes.get_ylim()[1]  # the bound says nothing above the gaps, and would squeeze them
             axes.plot(sharpness / _LN10, _log10(bound), color=_INK, linestyle="--", linewidth=1.2, label="bound B(S)")
             axes.set_ylim(top=top)
+        _mark_cap(axes, data)
         axes.legend(loc="best")
         return True
 
     return _panels(
         groups,
         panel,
-        title="Certified gap against the maximum margin in each norm  (at the cap the flow goes on with S frozen)",
+        title="Certified gap against the maximum margin in each norm  (right of the dotted line: S held at the cap)",
         x="log₁₀ S   (sharpness)",
         y="log₁₀ relative gap",
     )
@@ -163,13 +177,14 @@ def _singular_values(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     """Singular values of the normalised weights along the path."""
 
     def panel(axes: Axes, data: Mapping[str, Any]) -> bool:
-        values, sharpness = _values(data, "singular_values"), _values(data, "log_sharpness")
+        values, sharpness = _values(data, "singular_values"), _free_sharpness(data)
         if values is None or sharpness is None:
             return False
         colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, values.shape[1]))
         for index in range(values.shape[1]):
             label = f"σ{index + 1}" if index < 5 else None
             axes.plot(sharpness / _LN10, _log10(values[:, index]), color=colours[index], linewidth=1.3, label=label)
+        _mark_cap(axes, data)
         bottom, top = max(axes.get_ylim()[0], _FLOOR), axes.get_ylim()[1]
         axes.set_ylim(bottom - 0.14 * (top - bottom), top)  # room for the legend
         axes.legend(loc="lower left", ncols=min(5, values.shape[1]), handlelength=1.0, columnspacing=0.8)
@@ -178,7 +193,7 @@ def _singular_values(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     return _panels(
         groups,
         panel,
-        title="Singular values of W / |W| along the path  (at the cap the flow goes on with S frozen)",
+        title="Singular values of W / |W| along the path  (right of the dotted line: S held at the cap)",
         x="log₁₀ S   (sharpness)",
         y="log₁₀ singular value",
     )

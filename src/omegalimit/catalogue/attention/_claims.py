@@ -23,12 +23,22 @@ def norms_differ(e: Experiment) -> Verdict:
     if not unsolved and min(excess) < LEAST_EXCESS:
         undecided = f"the two optima differ by less than {LEAST_EXCESS:.0%} in norm: these data cannot tell them apart."
     return Verdict(
-        claim="norms-differ", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.LOWER, measured=min(excess),
-        bound=LEAST_EXCESS, slack=2 * sum(max(s.certificate.gap, 0.0) + s.certificate.relative_slack for s in solutions)
-        if not unsolved else 0.0,
-        unit="relative excess", undecided=undecided, assumptions=e.assuming("separable", "unique target"),
-        details={f"{NAMES[OTHER_NORM[n]]} optimum in the {NAMES[n]} norm": x for n, x in zip(norms, excess, strict=True)},
-    )  # fmt: skip
+        claim="norms-differ",
+        parametrisation=e.label,
+        loss=e.problem.loss.name,
+        kind=Kind.LOWER,
+        measured=min(excess),
+        bound=LEAST_EXCESS,
+        slack=2 * sum(max(s.certificate.gap, 0.0) + s.certificate.relative_slack for s in solutions)
+        if not unsolved
+        else 0.0,
+        unit="relative excess",
+        undecided=undecided,
+        assumptions=e.assuming("separable", "unique target"),
+        details={
+            f"{NAMES[OTHER_NORM[n]]} optimum in the {NAMES[n]} norm": x for n, x in zip(norms, excess, strict=True)
+        },
+    )
 
 
 def rank(e: Experiment) -> Verdict:
@@ -43,10 +53,17 @@ def rank(e: Experiment) -> Verdict:
         for norm, proved in found.items()
     }
     return Verdict(
-        claim="rank", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.COUNT, measured=ranks["nuclear"],
-        bound=ranks["frobenius"] - 1, slack=0.0, unit="delta-rank", assumptions=e.assuming("separable", "unique target"),
+        claim="rank",
+        parametrisation=e.label,
+        loss=e.problem.loss.name,
+        kind=Kind.COUNT,
+        measured=ranks["nuclear"],
+        bound=ranks["frobenius"] - 1,
+        slack=0.0,
+        unit="delta-rank",
+        assumptions=e.assuming("separable", "unique target"),
         details={norm: None if p is None else {"rank": p.rank, "delta": p.delta} for norm, p in found.items()},
-    )  # fmt: skip
+    )
 
 
 def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
@@ -56,8 +73,7 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
     for merged weights it tends to a constant, and is reported only.
     """
     runs = sorted([e, *others], key=lambda run: -run.scale)
-    selected = tuple(map(int, e.flow.arrival.selection))
-    limits = e.limits if selected == e.limits.selection else Limits(e.data, e.diagonal, selected)
+    limits, selected = e.selected_limits, tuple(map(int, e.flow.arrival.selection))
     limit = limits[e.norm]
     gaps, bounds, slacks, same = [], [], [], True
     for run in runs:
@@ -81,11 +97,19 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
         worst = int(np.nanargmax(np.divide(gaps, bounds)))
     undecided = f"a flow did not arrive ({'; '.join(late)})." if late else None
     return Verdict(
-        claim="initialisation", parametrisation=e.label, loss=e.problem.loss.name, kind=Kind.RATE, measured=gaps[worst],
-        bound=bounds[worst], slack=slacks[worst] if math.isfinite(slacks[worst]) else math.inf, unit="relative gap",
-        conditions=tuple(conditions), undecided=undecided, assumptions=e.assuming("arrival", "rank of start"),
+        claim="initialisation",
+        parametrisation=e.label,
+        loss=e.problem.loss.name,
+        kind=Kind.RATE,
+        measured=gaps[worst],
+        bound=bounds[worst],
+        slack=slacks[worst] if math.isfinite(slacks[worst]) else math.inf,
+        unit="relative gap",
+        conditions=tuple(conditions),
+        undecided=undecided,
+        assumptions=e.assuming("arrival", "rank of start"),
         details={"scale": [run.scale for run in runs], "gap": gaps, "bound": bounds, "log_halving_time": times},
-    )  # fmt: skip
+    )
 
 
 def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arrival, W: np.ndarray) -> list[Verdict]:
@@ -110,13 +134,20 @@ def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arriva
         certificate = solution.certificate
         verdicts.append(
             Verdict(
-                claim=MAX_MARGIN_CLAIM[norm], parametrisation="weights", loss=problem.loss.name, kind=Kind.RATE,
-                measured=gap, bound=bound, slack=certificate.relative_slack if math.isfinite(certificate.relative_slack) else math.inf,
-                unit="relative gap", undecided=undecided,
+                claim=MAX_MARGIN_CLAIM[norm],
+                parametrisation="weights",
+                loss=problem.loss.name,
+                kind=Kind.RATE,
+                measured=gap,
+                bound=bound,
+                slack=certificate.relative_slack if math.isfinite(certificate.relative_slack) else math.inf,
+                unit="relative gap",
+                undecided=undecided,
                 assumptions=(
                     Assumption(name="separable", holds=solution.status != "not separable", measured=certificate.lower),
                     Assumption(
-                        name="minimal loss attained", holds=bool((arrival.selection == data.best).all()),
+                        name="minimal loss attained",
+                        holds=bool((arrival.selection == data.best).all()),
                         measured=float((arrival.selection != data.best).sum()),
                     ),
                 ),
@@ -124,8 +155,9 @@ def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arriva
                     "sharpness": math.exp(min(arrival.log_sharpness, 700.0)),
                     "own_margin": float(limits[norm].margins(point).min()) / limits[norm].norm_of(point),
                     "maximum_margin": [certificate.lower, certificate.upper],
-                    "complementarity": arrival.complementarity, "stationarity": arrival.stationarity,
+                    "complementarity": arrival.complementarity,
+                    "stationarity": arrival.stationarity,
                 },
             )
-        )  # fmt: skip
+        )
     return verdicts

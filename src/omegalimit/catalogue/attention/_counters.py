@@ -1,4 +1,4 @@
-"""Counter-instances of `softmax_attention`: each breaks one assumption, and names the claims that must then not hold."""
+"""Counter-instances of `softmax_attention`: each breaks one assumption and names the claims that must then not hold."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -87,9 +87,12 @@ def inseparable(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     """Contradictory pairs."""
     half = gaussian_tokens(max(1, system.n // 2), system.L, system.d, seed=system.seed)
     data = TokenData(
-        X=np.concatenate([half.X, half.X]), z=np.concatenate([half.z, half.z]), y=np.concatenate([half.y, -half.y]), v=half.v,
+        X=np.concatenate([half.X, half.X]),
+        z=np.concatenate([half.z, half.z]),
+        y=np.concatenate([half.y, -half.y]),
+        v=half.v,
         name="contradictory pairs",
-    )  # fmt: skip
+    )
     e = system.experiment("kq", data, "kq", progress)
     return [e.minimal_loss(), e.max_margin(), e.selected_max_margin()]
 
@@ -184,9 +187,14 @@ def _separately_normalised(e: Experiment):
     states = np.array(path)
     r = np.linalg.norm(states, axis=1)
     trajectory = dataclasses.replace(
-        e.flow.trajectory, clock="step", time=np.arange(len(r), dtype=float), direction=states / r[:, None], log_radius=np.log(r),
-        log_time=np.full(len(r), np.nan), log_sharpness=e.problem.degree * np.log(r),
-    )  # fmt: skip
+        e.flow.trajectory,
+        clock="step",
+        time=np.arange(len(r), dtype=float),
+        direction=states / r[:, None],
+        log_radius=np.log(r),
+        log_time=np.full(len(r), np.nan),
+        log_sharpness=e.problem.degree * np.log(r),
+    )
     return dataclasses.replace(e.flow, trajectory=trajectory)
 
 

@@ -1,4 +1,5 @@
-"""One attention model trained to its limit and set beside the predicted ones: the claims of `softmax_attention`, judged.
+"""One attention model trained to its limit and set beside the predicted ones: the claims of `softmax_attention`,
+judged.
 
 Flow and limit meet only here: the limit's certificate is handed to the flow as a function.
 """
@@ -44,7 +45,7 @@ class Limits:
     selection: tuple[int, ...]
 
     def problem(self, norm: str) -> MaxMargin:
-        """`min |W| : (x_selected - x_l)^T W z >= 1` in one norm; over diagonals the rows are `(x_selected - x_l) * z`."""
+        """`min |W| : (x_selected - x_l)^T W z >= 1` in a norm; for diagonals the rows are `(x_selected - x_l) * z`."""
         D = self.data.differences(np.array(self.selection))
         Z = np.broadcast_to(self.data.z[:, None, :], D.shape)
         d = D.shape[2]
@@ -74,7 +75,7 @@ class Limits:
         return self._solutions[norm]
 
     def excess(self, norm: str, of: str) -> float:
-        """`|W_of| / |W_norm| - 1` in `norm`, both optima with margin one: how far the optimum of `of` is from this one's."""
+        """`|W_of| / |W_norm| - 1` in `norm`, both optima with margin one: the other optimum's excess."""
         limit = self[norm]
         own, other = self.solution(norm).certificate.point, self.solution(of).certificate.point
         return limit.norm_of(other) / limit.norm_of(own) - 1
@@ -137,16 +138,40 @@ class Experiment:
         """How many inputs attend to a token that is not the best-scored one."""
         return int((arrival.selection != self.data.best).sum())
 
+    @functools.cached_property
+    def selected_limits(self) -> Limits:
+        """The limits for the tokens that the flow selected; `limits` itself when these are the best-scored."""
+        selected = tuple(map(int, self.flow.arrival.selection))
+        return self.limits if selected == self.limits.selection else Limits(self.data, self.diagonal, selected)
+
+    @functools.cached_property
+    def log_needed_sharpness(self) -> float:
+        """Log of the sharpness from which on the path stays within 1.2 B(cap) of the selected tokens' limit.
+
+        Past the cap it is what unfrozen gradient flow would have had, see `FlowResult.log_free_sharpness`; NaN when the
+        path never came within the bound.
+        """
+        path = self.flow.trajectory
+        free = path.log_radius * self.problem.degree + self.flow.log_unit
+        bound = ALLOWANCE * self.flow.arrival.entropy_bound
+        for i in range(len(path) - 1, -1, -1):
+            if not self.selected_limits.distance(self.norm, self.point(path.direction[i])) <= bound:
+                return float(free[i + 1]) if i + 1 < len(path) else math.nan
+        return float(free[0])
+
     def wait(self) -> list[str]:
-        """A sentence when unfrozen gradient flow would need far more than the cap's sharpness to come here, else none."""
-        log_S = self.flow.log_free_sharpness
-        if not self.flow.certified or log_S < math.log(100 * self.flow.cap):
+        """A sentence when unfrozen gradient flow needs far more than the cap's sharpness to come here, else none."""
+        if not self.flow.certified or self.selected_limits.solution(self.norm).status != "optimal":
+            return []
+        log_S = self.log_needed_sharpness
+        if not log_S > math.log(10 * self.flow.cap):
             return []
         log_t = (log_S + math.log(self.flow.arrival.mean_margin)) / math.log(10)
         return [
-            f"{self.label}: the direction settled while the sharpness was held at {self.flow.cap:.0e}; gradient flow left "
-            f"to itself has this direction only at a sharpness of about 1e{log_S / math.log(10):.0f}, when the log of the "
-            f"training time is about 1e{log_t:.0f}. The limit is real, and no training gets there."
+            f"{self.label}: the direction came within its bound of the limit while the sharpness was held at "
+            f"{self.flow.cap:.0e}. Left to itself, gradient flow is as near only at a sharpness of about "
+            f"1e{log_S / math.log(10):.0f}, when the logarithm of the training time is about 1e{log_t:.0f}: "
+            "the limit is right, and no training gets there."
         ]
 
     # -- assumptions ---------------------------------------------------------------------------------------------
@@ -241,7 +266,7 @@ class Experiment:
         return Assumption(name="same tokens at both caps", holds=same, measured=float(len(self.arrivals)))
 
     def _undecided(self, bound: float, norm: str, limits: Limits) -> str | None:
-        """Why a gap under `bound` would decide nothing: the run has not arrived, or the other norm's optimum passes too."""
+        """Why a gap under `bound` would decide nothing: no arrival, or the other norm's optimum passes too."""
         if self.flow.ending in (Ending.PLATEAU, Ending.HORIZON, Ending.TIME_REACHED):
             return f"the flow has not arrived: {self.flow.reason}"
         if self.flow.ending is Ending.NOT_SEPARATED:
@@ -253,7 +278,8 @@ class Experiment:
         if limits.solution(OTHER_NORM[norm]).status == "optimal":
             rival = 1 - 1 / (1 + limits.excess(norm, OTHER_NORM[norm]))
             if rival > 1e-6 and bound >= rival:
-                return f"the bound {bound:.2g} would let the {NAMES[OTHER_NORM[norm]]} optimum pass too (its gap: {rival:.2g})."
+                other = NAMES[OTHER_NORM[norm]]
+                return f"the bound {bound:.2g} would let the {other} optimum pass too (its gap: {rival:.2g})."
         return None
 
     def _max_margin(
@@ -286,10 +312,17 @@ class Experiment:
         if self.flow.polished is not None:
             details["polished"] = {"gap": self.flow.polished.gap, "change": self.flow.polished.change}
         return self._verdict(
-            claim, Kind.RATE, measured=gaps[worst], bound=bounds[worst], slack=_finite(slacks[worst]), unit="relative gap",
-            conditions=(self._same_tokens(),), undecided=self._undecided(max(bounds[:1]), norm, limits),
-            assumptions=self.assuming(*names), details=details,
-        )  # fmt: skip
+            claim,
+            Kind.RATE,
+            measured=gaps[worst],
+            bound=bounds[worst],
+            slack=_finite(slacks[worst]),
+            unit="relative gap",
+            conditions=(self._same_tokens(),),
+            undecided=self._undecided(max(bounds[:1]), norm, limits),
+            assumptions=self.assuming(*names),
+            details=details,
+        )
 
     def max_margin(self, norm: str | None = None, *, wrong: np.ndarray | None = None) -> Verdict:
         """`nuclear-`, `frobenius-` or `l1-max-margin`: the gap of the flow's own weights, best-scored tokens.
@@ -303,10 +336,12 @@ class Experiment:
 
     def selected_max_margin(self) -> Verdict:
         """The same for whatever tokens the flow selected."""
-        selected = tuple(map(int, self.flow.arrival.selection))
-        limits = self.limits if selected == self.limits.selection else Limits(self.data, self.diagonal, selected)
         return self._max_margin(
-            "selected-max-margin", self.norm, limits, self.arrivals, ("arrival", "rank of start", "unequal start")
+            "selected-max-margin",
+            self.norm,
+            self.selected_limits,
+            self.arrivals,
+            ("arrival", "rank of start", "unequal start"),
         )
 
     def minimal_loss(self) -> Verdict:
@@ -332,17 +367,26 @@ class Experiment:
             None if bound < 0.5 else f"the bound {bound:.2g} on the slope is vacuous: the margin rose by {rise:.2g}."
         )
         return self._verdict(
-            "minimal-loss", Kind.RATE, measured=abs(slope + 1), bound=bound, slack=1e-12 * abs(slope), unit="slope + 1",
+            "minimal-loss",
+            Kind.RATE,
+            measured=abs(slope + 1),
+            bound=bound,
+            slack=1e-12 * abs(slope),
+            unit="slope + 1",
             conditions=(
-                Assumption(name="every selected token is the best-scored", holds=max(n_not_best) == 0, measured=float(max(n_not_best))),
+                Assumption(
+                    name="every selected token is the best-scored",
+                    holds=max(n_not_best) == 0,
+                    measured=float(max(n_not_best)),
+                ),
             ),
             assumptions=self.assuming("separable", "unique target", "score gap", "arrival"),
             undecided=None if max(n_not_best) else undecided,
             details={"slope": slope, "least_margin": margins, "log_loss_gap": [first.log_loss_gap, last.log_loss_gap]},
-        )  # fmt: skip
+        )
 
     def kkt_path(self) -> Verdict:
-        """Complementarity and stationarity residual at the exit, at both caps; along the path they are only recorded."""
+        """Complementarity and stationarity residual at the exit, at both caps; along the path only recorded."""
         measured = [max(a.complementarity, a.stationarity) for a in self.arrivals]
         bounds = [ALLOWANCE * a.entropy_bound for a in self.arrivals]
         worst = _worst(measured, bounds)
@@ -352,19 +396,30 @@ class Experiment:
         if undecided is not None and undecided.startswith("the predicted"):
             undecided = None  # whether the best-scored tokens are separable is not this claim's business
         return self._verdict(
-            "kkt-path", Kind.RATE, measured=measured[worst], bound=bounds[worst], slack=1e-12, unit="relative residual",
-            undecided=undecided, assumptions=self.assuming("arrival"),
+            "kkt-path",
+            Kind.RATE,
+            measured=measured[worst],
+            bound=bounds[worst],
+            slack=1e-12,
+            unit="relative residual",
+            undecided=undecided,
+            assumptions=self.assuming("arrival"),
             details={"caps": self._per_cap(self.arrivals, [a.gap for a in self.arrivals])},
-        )  # fmt: skip
+        )
 
     def balance_conserved(self) -> Verdict:
         """`K^T K - Q^T Q` (diagonal: `k_j^2 - q_j^2`) is conserved: its drift over r^2 along the whole path."""
         drift = self.balance_drift()
         measured = float(np.abs(drift).max())
         return self._verdict(
-            "balance-conserved", Kind.INVARIANT, measured=measured, bound=10 * self.flow.rtol, slack=1e-14,
-            unit="drift / r^2", details={"rtol": self.flow.rtol},
-        )  # fmt: skip
+            "balance-conserved",
+            Kind.INVARIANT,
+            measured=measured,
+            bound=10 * self.flow.rtol,
+            slack=1e-14,
+            unit="drift / r^2",
+            details={"rtol": self.flow.rtol},
+        )
 
     def balance_drift(self) -> np.ndarray:
         """Largest entry of `C(t) - C(0)` over `r^2` at the states of the path, shape (T,)."""
@@ -380,9 +435,14 @@ class Experiment:
         U, V = self.axes
         share = off_diagonal_share(U, self.model.matrix(self.flow.trajectory.direction), V)
         return self._verdict(
-            "singular-spaces-kept", Kind.INVARIANT, measured=share, bound=100 * self.flow.rtol, slack=1e-14,
-            unit="off-diagonal share", details={"rtol": self.flow.rtol},
-        )  # fmt: skip
+            "singular-spaces-kept",
+            Kind.INVARIANT,
+            measured=share,
+            bound=100 * self.flow.rtol,
+            slack=1e-14,
+            unit="off-diagonal share",
+            details={"rtol": self.flow.rtol},
+        )
 
     # -- arrays for the record and the figures -------------------------------------------------------------------
 
@@ -405,6 +465,7 @@ class Experiment:
                 "s": ("point", path.time[index]),
                 "log_time": ("point", path.log_time[index]),
                 "log_sharpness": one("log_sharpness"),
+                "log_free_sharpness": ("point", path.log_radius[index] * self.problem.degree + self.flow.log_unit),
                 "log_loss_gap": one("log_loss_gap"),
                 "least_margin": ("point", S * np.array([s.least_margin for s in states])),
                 "gap": (("point", "norm"), gap.reshape(len(index), len(norms))),
@@ -519,9 +580,15 @@ def run_experiment(
         return known[key].certify(np.diagonal(W) if diagonal else W, multipliers).gap
 
     flow = gradient_flow(
-        problem, start, cap=cap, judge=judge, twin=twin, until_log_time=until_log_time,
-        max_evaluations=max_evaluations, progress=progress,
-    )  # fmt: skip
+        problem,
+        start,
+        cap=cap,
+        judge=judge,
+        twin=twin,
+        until_log_time=until_log_time,
+        max_evaluations=max_evaluations,
+        progress=progress,
+    )
     return Experiment(label or model.name, problem, data, start, norm, limits, flow, scale)
 
 

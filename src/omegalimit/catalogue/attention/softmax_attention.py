@@ -43,24 +43,30 @@ class SoftmaxAttention(AbstractSystem):
     """One-layer softmax attention: which maximum margin does gradient flow select?
 
     Setting. Inputs of L tokens x_l in R^d with a query z and a label y = +-1; a fixed head v. The output
-    f = y v^T X^T softmax(X W z) is trained by gradient flow on `sum_i exp(-f_i)` (or the logistic loss) in the attention
-    weights alone: W itself (`merged`), W = K Q^T with K and Q apart (`kq`, any inner width), both diagonal
-    (`diagonal-kq`), or W diagonal (`diagonal-merged`). A token's score is gamma_l = y v^T x_l; the best-scored one is the
-    target, fixed before training. f stays inside the scores' range, so the infimum L* > 0 is reached only as W diverges.
+    f = y v^T X^T softmax(X W z) is trained by gradient flow on `sum_i exp(-f_i)` (or the logistic loss) in the
+    attention weights alone: W itself (`merged`), W = K Q^T with K and Q apart (`kq`, any inner width), both diagonal
+    (`diagonal-kq`), or W diagonal (`diagonal-merged`). A token's score is gamma_l = y v^T x_l; the best-scored one is
+    the
+    target, fixed before training. f stays inside the scores' range, so the infimum L* > 0 is reached only as W
+    diverges.
 
     Stated by the authors (abstract of Sheen, Chen, Wang, Zhou, "Implicit Regularization of Gradient Flow on One-Layer
-    Softmax Attention", arXiv 2403.08699; the body was not consulted, theorem numbers are not known): for separable data,
+    Softmax Attention", arXiv 2403.08699; the body was not consulted, theorem numbers are not known): for separable
+    data,
     when the flow attains the minimal loss, K and Q trained apart minimise the nuclear norm of W subject to
     `(x_target - x_l)^T W z >= 1`; trained as one matrix, the Frobenius norm. Diagonal K, Q: by reparametrisation and
-    approximate KKT conditions of that problem. General K, Q: when the singular spaces of the start are aligned with the data.
+    approximate KKT conditions of that problem. General K, Q: when the singular spaces of the start are aligned with
+    the data.
 
     Derived here: the log-domain form of the loss gap, the entropy bound B(S) on the gap at sharpness S, the 1/log t law
     with its constant, the l1 form of the diagonal case, sign-flip orbits as data on which alignment is exact and the
     norms disagree, and the form in which each claim is tested.
 
     Claims.
-    - `minimal-loss` (rate): every selected token is the best-scored, and log(L - L*) falls one for one with the least margin.
-    - `nuclear-max-margin` (kq), `frobenius-max-margin` (merged, diagonal-merged), `l1-max-margin` (diagonal-kq) (rate): the
+    - `minimal-loss` (rate): every selected token is the best-scored, and log(L - L*) falls one for one with the least
+      margin.
+    - `nuclear-max-margin` (kq), `frobenius-max-margin` (merged, diagonal-merged), `l1-max-margin` (diagonal-kq)
+      (rate): the
       flow's own unpolished gap at the cap and at ten times the cap is at most 1.2 B(S), on the same tokens.
     - `selected-max-margin` (rate): the same for whatever tokens were selected.
     - `norms-differ` (lower bound): each optimum has at least 3% more of the other norm; inconclusive below.
@@ -78,9 +84,9 @@ class SoftmaxAttention(AbstractSystem):
     title: ClassVar[str] = "one-layer softmax attention: which maximum margin does gradient flow select?"
 
     tokens: Literal["planted", "gaussian", "orbits", "digits"] = "planted"
-    """Which data are made: planted (separable in every parametrisation), gaussian, sign-flip orbits, two digits' images."""
+    """Which data are made: planted (separable for all weights), gaussian, sign-flip orbits, two digits' images."""
     parametrisation: Literal["all", "kq", "merged", "diagonal-kq", "diagonal-merged"] = "all"
-    """Which weights are trained; `all` runs the four, and K and Q once more on sign-flip orbits from an aligned start."""
+    """Which weights are trained; `all` runs the four, and K and Q on sign-flip orbits from an aligned start."""
     loss: Literal["exponential", "logistic"] = "exponential"
     """The loss of the signed output."""
     n: int = 6
@@ -102,7 +108,7 @@ class SoftmaxAttention(AbstractSystem):
     data: str | None = None
     """A file of your own tokens (npz with X (n,L,d), z (n,d), y (n,), v (d,)) instead of `tokens`."""
     weights: str | None = None
-    """A file of weights trained elsewhere (npz with K and Q, or W): how far are they from each limit? Trains nothing."""
+    """A file of weights trained elsewhere (npz with K and Q, or W): how far from each limit? Trains nothing."""
 
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("L", 2), ("d", 1), ("seed", 0)):
@@ -159,7 +165,8 @@ class SoftmaxAttention(AbstractSystem):
             if singular[1] >= 0.01 * singular.sum() and beta.min() < -1e-6 * np.abs(beta).max() < 0 < beta.max():
                 return data, {"draws": draw + 1}
         raise ValueError(
-            f"no planted data whose norms differ were found in {MOST_DRAWS} draws for n = {self.n}, L = {self.L}, d = {self.d}; "
+            f"no planted data whose norms differ were found in {MOST_DRAWS} draws "
+            f"for n = {self.n}, L = {self.L}, d = {self.d}; "
             "take a larger `n` or `d`, or `--tokens gaussian`."
         )
 
@@ -176,7 +183,7 @@ class SoftmaxAttention(AbstractSystem):
                 return MergedDiagonalAttention(d=d)
 
     def start(self, data: TokenData, model: AbstractAttention) -> np.ndarray:
-        """A random direction at the radius that `scale` asks for; K, Q aligned with the data's axes where they have some."""
+        """A random direction at the radius of `scale`; K, Q aligned with the data's axes where they have some."""
         rng = np.random.default_rng([self.seed, PARAMETRISATIONS.index(model.name)])
         if isinstance(model, KeyQueryAttention) and data.rotation is not None:
             theta = aligned_start(model, data.rotation, rng)
@@ -303,13 +310,11 @@ class SoftmaxAttention(AbstractSystem):
         if polished is not None:
             predicted = predicted_gap(e.problem, e.flow.arrival.selection, polished.multipliers, log_time=log_time)
         reached = there.flow.ending == "time reached"
-        selected = tuple(map(int, e.flow.arrival.selection))
-        limits = e.limits if selected == e.limits.selection else Limits(e.data, e.diagonal, selected)
         found = {
             "parametrisation": e.label,
             "log10_time": self.log10_time,
             "predicted_gap": predicted,
-            "measured_gap": limits.distance(e.norm, e.point(arrival.direction)) if reached else math.nan,
+            "measured_gap": e.selected_limits.distance(e.norm, e.point(arrival.direction)) if reached else math.nan,
             "complementarity": arrival.complementarity if reached else math.nan,
             "sharpness": math.exp(arrival.log_sharpness),
             "same_tokens": bool(np.array_equal(arrival.selection, e.flow.arrival.selection)),

@@ -1,0 +1,39 @@
+"""Every benchmark, one after the other, as one document.
+
+    python benchmarks/run.py [--quick] [--only NAME ...] [--json FILE]
+
+nuclear: the limit problem beside CVXPY; attention: 100 random instances beside the usual training loop; growth: time,
+memory and operations with n, L, d; startup: fresh processes. It needs the extra `tests` (CVXPY with Clarabel and SCS).
+The whole takes up to an hour, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import _timing
+import attention
+import growth
+import nuclear
+import startup
+
+BENCHMARKS = {"nuclear": nuclear, "attention": attention, "growth": growth, "startup": startup}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller instances")
+    parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), help="only these benchmarks")
+    parser.add_argument("--json", metavar="FILE", help="also write every figure to this file")
+    arguments = parser.parse_args()
+    document = {"machine": _timing.machine()}
+    _timing.show([_timing.machine_line(document["machine"])])
+    for name in arguments.only or BENCHMARKS:
+        document[name] = BENCHMARKS[name].measure(quick=arguments.quick)
+        _timing.show(BENCHMARKS[name].tables(document[name]))
+        if arguments.json:  # after each, so that a run that is interrupted leaves what it has measured
+            Path(arguments.json).write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
