@@ -1,4 +1,4 @@
-"""Problems: the gradient in logs against the plain one where that is exact, and against exact arithmetic where it is not."""
+"""Problems: the gradient in logs against the plain one where that is exact, and against exact arithmetic elsewhere."""
 
 import functools
 import math
@@ -91,7 +91,7 @@ def test_gradient_is_that_of_the_plain_loss(name, loss):
         # The plain form cancels f - gamma against rounding: eps e^(S spread of h) with h of order 0.3 or less, and the
         # least gradient here is 1e-3 of the loss.
         np.testing.assert_allclose(
-            log_domain_gradient(problem, theta), -plain, rtol=0, atol=1e-12 * np.linalg.norm(plain)
+            log_domain_gradient(problem, theta), -plain, rtol=0, atol=1e-12 * float(np.linalg.norm(plain))
         )
 
 
@@ -269,10 +269,8 @@ def test_data_whose_units_multiply_out_of_range_are_refused():
     data = TokenData(
         X=tokens().X * 1e200, z=tokens().z * 1e200, y=tokens().y, v=tokens().v / 1e200
     )  # fmt: skip
-    with pytest.raises(
-        ValueError,
-        match=r"^`X` and `z` together have the scale 2\^13\d\d, beyond double precision; rescale one of them\.$",
-    ):
+    message = r"`X` and `z` together have the scale 2\^13\d\d, beyond double precision; rescale one of them\."
+    with pytest.raises(ValueError, match=f"^{message}$"):
         AttentionProblem(data, MODELS["merged"])
 
 

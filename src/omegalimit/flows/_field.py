@@ -87,8 +87,7 @@ class Tolerance(eqx.Module):
     """The error allowed in each component of a step: `atol + rtol |y|`, and for u what the direction's error does to M.
 
     M moves by S times the direction's error, which is at most 0.1 at the cap by the choice of the tolerances. Asking
-    more
-    of u would let the noise of the stiff modes, which does not act back on the direction, set the step.
+    more of u would let the noise of the stiff modes, which does not act back on the direction, set the step.
     """
 
     problem: AbstractProblem

@@ -77,11 +77,9 @@ class FlowResult:
         """Log of the sharpness that gradient flow itself, unfrozen, has when it comes to this direction.
 
         What is inactive at the cap fades or grows at rates per unit of the direction clock s that do not depend on S,
-        and
-        unfrozen `log S` rises by `D a` per unit of s, at the cap as below it. So r, which is carried on past the cap,
-        says
-        where the wait at the cap lies on the way of the unfrozen flow. `log t` is about S times the mean margin there:
-        beyond reach of any training when the wait was long. Derived here.
+        and unfrozen `log S` rises by `D a` per unit of s, at the cap as below it. So r, which is carried on past the
+        cap, says where the wait at the cap lies on the way of the unfrozen flow. `log t` is about S times the mean
+        margin there: beyond reach of any training when the wait was long. Derived here.
         """
         return float(self.trajectory.log_radius[-1]) * self.degree + self.log_unit
 
@@ -115,8 +113,7 @@ def gradient_flow(
 
     The flow is integrated in polar coordinates to the sharpness `cap`, then with the sharpness frozen until it is a
     limit by its own weights: stationary, complementary, and nothing inactive growing. Small velocity alone never ends
-    it.
-    The cap is raised tenfold while the entropy bound there exceeds 2% or the polish finds nothing that certifies.
+    it. The cap is raised tenfold while the entropy bound there exceeds 2% or the polish finds nothing that certifies.
 
     - `start`: flat parameters, shape (N,), not all zero; a `MarginProblem` has its own.
     - `cap`: sharpness `S_c = unit r^D` at which the loss is frozen.
@@ -124,8 +121,7 @@ def gradient_flow(
       wanted.
     - `rtol`: the integrator's; by default `min(1e-4, 0.09 sqrt(N) / cap)` for rkc, 1e-8 for lsoda.
     - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit
-      is
-      a KKT point of the margin problem in parameter space at which no direction grows.
+      is a KKT point of the margin problem in parameter space at which no direction grows.
     - `tol`: the gap that a certified limit point must reach.
     - `twin`: run again with ten times the cap.
     - `until_log_time`: stop at this natural log of physical time instead (before the cap).

@@ -42,32 +42,34 @@ MOST_DRAWS = 200  # of planted data, before giving up
 class SoftmaxAttention(AbstractSystem):
     """One-layer softmax attention: which maximum margin does gradient flow select?
 
-    Setting. Inputs of L tokens x_l in R^d with a query z and a label y = +-1; a fixed head v. The output
-    f = y v^T X^T softmax(X W z) is trained by gradient flow on `sum_i exp(-f_i)` (or the logistic loss) in the
-    attention weights alone: W itself (`merged`), W = K Q^T with K and Q apart (`kq`, any inner width), both diagonal
-    (`diagonal-kq`), or W diagonal (`diagonal-merged`). A token's score is gamma_l = y v^T x_l; the best-scored one is
-    the
-    target, fixed before training. f stays inside the scores' range, so the infimum L* > 0 is reached only as W
-    diverges.
+    Setting. Inputs of L tokens x_l in R^d with a query z and a label y = +-1; a fixed head v. The output f = y v^T
+    X^T softmax(X W z) is trained by gradient flow on `sum_i exp(-f_i)` (or the logistic loss) in the attention
+    weights alone: W itself (`merged`), W = K Q^T with K and Q apart (`kq`, any inner width), both diagonal
+    (`diagonal-kq`), or W diagonal (`diagonal-merged`). A token's score is gamma_l = y v^T x_l; the best-scored one
+    is the target, fixed before training. f stays inside the scores' range, so the infimum L* > 0 is reached only as
+    W diverges.
 
-    Stated by the authors (abstract of Sheen, Chen, Wang, Zhou, "Implicit Regularization of Gradient Flow on One-Layer
-    Softmax Attention", arXiv 2403.08699; the body was not consulted, theorem numbers are not known): for separable
-    data,
-    when the flow attains the minimal loss, K and Q trained apart minimise the nuclear norm of W subject to
-    `(x_target - x_l)^T W z >= 1`; trained as one matrix, the Frobenius norm. Diagonal K, Q: by reparametrisation and
-    approximate KKT conditions of that problem. General K, Q: when the singular spaces of the start are aligned with
-    the data.
+    Stated by the authors (abstract of Sheen, Chen, Wang, Zhou, "Implicit Regularization of Gradient Flow on
+    One-Layer Softmax Attention", arXiv 2403.08699; the body was not consulted, theorem numbers are not known): for
+    separable data, when the flow attains the minimal loss, K and Q trained apart minimise the nuclear norm of W
+    subject to `(x_target - x_l)^T W z >= 1`; trained as one matrix, the Frobenius norm. Diagonal K, Q: by
+    reparametrisation and approximate KKT conditions of that problem. General K, Q: when the start's singular spaces
+    are aligned with the data.
 
-    Derived here: the log-domain form of the loss gap, the entropy bound B(S) on the gap at sharpness S, the 1/log t law
-    with its constant, the l1 form of the diagonal case, sign-flip orbits as data on which alignment is exact and the
-    norms disagree, and the form in which each claim is tested.
+    Derived here: the log-domain form of the loss gap, the entropy bound B(S) on the gap at sharpness S, the 1/log t
+    law with its constant, the l1 form of the diagonal case, sign-flip orbits as data on which alignment is exact
+    and the norms disagree, and the form in which each claim is tested.
+
+    How it is tested. The flow is integrated to the sharpness `cap` and then with the sharpness held until its
+    direction is at rest: the limit statement is about S -> inf, and holding S waits for it. Left to itself the flow
+    of K and Q may need a sharpness, and so a log of the training time, beyond any training; a note then says how
+    much.
 
     Claims.
     - `minimal-loss` (rate): every selected token is the best-scored, and log(L - L*) falls one for one with the least
       margin.
-    - `nuclear-max-margin` (kq), `frobenius-max-margin` (merged, diagonal-merged), `l1-max-margin` (diagonal-kq)
-      (rate): the
-      flow's own unpolished gap at the cap and at ten times the cap is at most 1.2 B(S), on the same tokens.
+    - `nuclear-max-margin` (kq), `frobenius-max-margin` (merged, diagonal-merged), `l1-max-margin` (diagonal-kq) (rate):
+      the flow's own unpolished gap at the cap and at ten times the cap is at most 1.2 B(S), on the same tokens.
     - `selected-max-margin` (rate): the same for whatever tokens were selected.
     - `norms-differ` (lower bound): each optimum has at least 3% more of the other norm; inconclusive below.
     - `kkt-path` (rate): complementarity and stationarity residual at the exit are at most 1.2 B(S), at both caps.
