@@ -29,6 +29,18 @@ SIZES = ((6, 8, 10), (8, 8, 16), (12, 8, 24), (16, 8, 32), (24, 12, 48), (32, 16
 QUICK = SIZES[:2]
 NAMES = {"kq": "K and Q apart", "merged": "merged W"}
 SECONDS = 600
+TIMES = (
+    "n, L, d",
+    "parameters",
+    "CPU s",
+    "flow",
+    "polish",
+    "polish steps (products)",
+    "compile, once",
+    "MiB (imports)",
+)
+TIMES += ("cap", "flow's gap", "certified", "ending")
+RATES = ("n, L, d", "evaluations", "us each", "kflop needed", "kflop done", "GFLOP/s", "of the peak")
 
 
 def operations(name: str, n: int, L: int, d: int) -> int:
@@ -144,13 +156,12 @@ def tables(found: dict[str, Any]):
             )
         yield _timing.table(
             f"{title}: CPU seconds and memory to a certificate, one thread, warm",
-            ("n, L, d", "parameters", "CPU s", "flow", "polish", "polish steps (products)", "compile, once")
-            + ("MiB (imports)", "cap", "flow's gap", "certified", "ending"),
+            TIMES,
             times,
         )
         yield _timing.table(
             f"{title}: the flow's evaluations beside a peak of {peak:.1f} GFLOP/s",
-            ("n, L, d", "evaluations", "us each", "kflop needed", "kflop done", "GFLOP/s", "of the peak"),
+            RATES,
             rates,
         )
         for size, c in cells.items():

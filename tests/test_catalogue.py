@@ -20,7 +20,6 @@ COUNTERS = (
     "inseparable", "tied-scores", "rank-one-start", "equal-start", "wrong-norm", "stopped-early", "wrong-limit",
     "separate-normalisation", "perturbed-orbits", "coinciding-norms",
 )  # fmt: skip
-SLOW: tuple[str, ...] = ()
 
 # Every verdict of the default run, by claim: the parametrisations on which it is judged.
 JUDGED = {
@@ -152,7 +151,9 @@ def test_details_and_settings_are_ready_for_json(default):
 def test_arrays_have_their_groups_and_named_axes(default):
     findings, _ = default
     labels = {*PARAMETRISATIONS, "kq-aligned"}
-    assert set(findings.arrays) == {f"{label}/{part}" for label in labels for part in ("trajectory", "attention", "limits")}
+    assert set(findings.arrays) == {
+        f"{label}/{part}" for label in labels for part in ("trajectory", "attention", "limits")
+    }
     for label in labels:
         path = findings.arrays[f"{label}/trajectory"]
         assert path["gap"].dims == ("point", "norm")
@@ -215,9 +216,7 @@ def test_the_counter_instances_are_these():
     assert set(SoftmaxAttention().counters) == set(COUNTERS)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in COUNTERS]
-)
+@pytest.mark.parametrize("name", COUNTERS)
 def test_a_counter_instance_fails_as_it_should(name):
     counter = SoftmaxAttention().counters[name]
     findings = counter.check(lambda text, fraction: None)
@@ -305,7 +304,12 @@ def test_a_balanced_start_with_equal_singular_values_leaves_no_nan_in_the_record
     data = planted_tokens()
     half = np.eye(data.d).ravel() / 2
     e = SoftmaxAttention().experiment(
-        "kq", data, "kq", model=KeyQueryAttention(d=data.d, inner=data.d), start=np.concatenate([half, half]), twin=False
+        "kq",
+        data,
+        "kq",
+        model=KeyQueryAttention(d=data.d, inner=data.d),
+        start=np.concatenate([half, half]),
+        twin=False,
     )
     assert e.flow.certified
     for name, dataset in e.arrays().items():
