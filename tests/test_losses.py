@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omegalimit._numerics import double_precision, in_double, log_expm1_ratio, log_log1p_exp
+from _double import in_double
+from omegalimit._numerics import double_precision, log_expm1_ratio, log_log1p_exp
 from omegalimit.data import TokenData
 from omegalimit.flows import measure
 from omegalimit.losses import LOSSES, loss_named

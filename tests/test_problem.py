@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omegalimit._numerics import double_precision, in_double
+from _double import in_double
+from omegalimit._numerics import double_precision
 from omegalimit.data import TokenData, gaussian_tokens
 from omegalimit.flows import measure
 from omegalimit.losses import LOSSES
@@ -387,15 +388,18 @@ def test_margins_without_a_degree_are_refused_with_the_figures():
     slopes = [np.log((c * p + 1) / (p + 1)) / math.log(c) for p in (w, beside) for c in (0.5, 2.0, 8.0)]
     assert low == pytest.approx(np.min(slopes), rel=1e-5)  # printed with six digits
     assert high == pytest.approx(np.max(slopes), rel=1e-5)
-    assert text.startswith("`margins` is not homogeneous: log2 of m(2 theta)/m(theta) and its like range over [")
+    assert text.startswith("`margins` is not homogeneous: the slopes of log m(c theta) in log c range over [")
     assert text.endswith(
-        "], where a homogeneous function has one value. "
+        "], where a homogeneous function has one degree. "
         "Drop biases or normalisation layers, or scale them with the parameters."
     )
 
 
 def test_a_margin_that_changes_its_sign_along_a_ray_is_refused():
-    assert refusal(lambda w: w - 1.5, W).startswith("`margins` is not homogeneous: ")
+    assert refusal(lambda w: w - 1.5, W) == (
+        "`margins` is not homogeneous: a margin changed its sign under scaling, where a homogeneous function has one "
+        "degree. Drop biases or normalisation layers, or scale them with the parameters."
+    )
 
 
 def test_a_small_bias_is_not_taken_for_rounding():

@@ -1,6 +1,5 @@
 """Log-domain helpers and the library's own switch to double precision."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,16 +13,6 @@ def double_precision() -> Any:
     An array that leaves the context turns single at its next operation, so every boundary converts to NumPy.
     """
     return jax.enable_x64(True)
-
-
-def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` run in double precision, its JAX arrays returned as NumPy arrays."""
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with double_precision():
-            return jax.tree.map(np.asarray, function(*args, **kwargs))
-
-    return wrapped
 
 
 def log_expm1_ratio(x):

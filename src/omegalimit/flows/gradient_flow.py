@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._numerics import double_precision
+from .._threads import one_blas_thread
 from ..problem import AbstractProblem, MarginProblem
 from ..trajectory import Cost, Ending, Trajectory
 from ._field import REST, Field, Keep, Stop, pack
@@ -139,7 +140,7 @@ def gradient_flow(
         raise ValueError(f"`rtol` must lie between 1e-13 and 1e-2; got {rtol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1; got {tol!r}.")
-    with double_precision():
+    with double_precision(), one_blas_thread():
         run = _Run(problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress)
         result = run.result()
     if twin and until_log_time is None:

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from .._threads import one_blas_thread
 from ..certificate import Certificate
 from ..limits import MaxMargin
 from ._reduce import representatives, row_span
@@ -37,6 +38,11 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
         raise TypeError(f"`limit` must be a MaxMargin; got {type(limit).__name__}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol}.")
+    with one_blas_thread():
+        return _solve(limit, tol, polish)
+
+
+def _solve(limit: MaxMargin, tol: float, polish: bool) -> Solution:
     start = time.process_time()
     zero = np.flatnonzero(limit.sizes == 0)
     if len(zero):
