@@ -466,11 +466,11 @@ def test_contradictory_inputs_are_not_separated():
 
 
 def test_a_margin_too_thin_for_double_precision_ends_at_the_horizon():
-    # Margins +-w_0 + 1e-8 w_1: separable with the relative margin 1e-8, for which the cap would have to pass 1e9.
+    # Margins +-w_0 + 1e-8 w_1: separable with the relative margin 1e-8, for which the cap would have to pass 1e7.
     problem = MarginProblem(lambda w: jnp.stack([w[0] + 1e-8 * w[1], -w[0] + 1e-8 * w[1]]), np.array([0.1, 0.3]))
     flow = gradient_flow(problem, method="lsoda")
     assert flow.ending is Ending.HORIZON
-    assert flow.reason.startswith("arithmetic or tolerance ends the run at sharpness 1.0e+09 before a limit is decided")
+    assert flow.reason.startswith("arithmetic or tolerance ends the run at sharpness 1.0e+04 before a limit is decided")
     assert flow.arrival.entropy_bound > 2e-2
 
 
@@ -675,8 +675,8 @@ def test_units_of_the_tokens_do_not_change_the_path(c):
     # In the scaled problem W0 is W / c and the clock of physical time runs with 1 / c: t -> t / c for K and Q apart.
     here = gradient_flow(case.problem, case.start, until_log_time=math.log(100.0))
     there = gradient_flow(problem, start, until_log_time=math.log(100.0) - math.log(c))
-    # log r is carried with rtol: at r = 1e75 that is 173 rtol, which the sharpness then has as its relative error.
-    tolerance = 20 * here.rtol * max(1.0, abs(there.trajectory.log_radius).max())
+    # log r = -173 or 173 does not loosen its tolerance; two paths, each as near the flow as the test above asks.
+    tolerance = 20 * here.rtol
     np.testing.assert_allclose(there.arrival.direction, here.arrival.direction, atol=tolerance)
     flow = gradient_flow(problem, start, judge=judge_of(data, problem.model, "nuclear"))
     assert flow.certified

@@ -142,8 +142,8 @@ def test_weights_are_exact_past_underflow(scores, S, loss):
     winner = np.zeros(h.shape, dtype=bool)
     winner[:, 0] = True
     reference = np.where(winner, -np.inf, log_abs)
-    top = reference.max()
-    total = top + np.log(np.exp(reference - top).sum())
+    top = log_abs.max()
+    total = top + np.log(np.exp(log_abs - top).sum())  # the winners' terms too, so that M does not jump with the lead
     assert float(M) == pytest.approx(total, abs=1e-12 + 4e-15 * S)  # a log of size S h, rounded
     # q itself is relative to the largest; smaller ones keep their own digits up to the rounding of S h.
     expected = np.where(reference > total - 700, sign * np.exp(np.maximum(reference - total, -745)), 0.0)

@@ -233,9 +233,9 @@ class AttentionProblem(AbstractProblem):
 
     def weights(self, h, log_S) -> Any:
         is_a, sign, log_abs = self._terms(h, log_S)
-        log_abs = jnp.where(is_a, -jnp.inf, log_abs)
+        # The winners' terms count in M, so that the clock does not jump when another token takes the lead.
         M = jax.nn.logsumexp(log_abs)
-        q = sign * jnp.exp(log_abs - M)
+        q = jnp.where(is_a, 0.0, sign * jnp.exp(log_abs - M))
         return q - is_a * jnp.sum(q, axis=1, keepdims=True), M
 
     def selection(self, h) -> Any:

@@ -259,6 +259,25 @@ class TokenData:
                     found.append(Duplicates(i, tuple(group), bool(self.best[i] in group)))
         return tuple(found)
 
+    def rescaled(self) -> tuple["TokenData", int, int]:
+        """The same data with tokens and queries of ordinary size, and the powers of two `(ex, ez)` that were taken out.
+
+        Sizes beyond 2^+-64 only: else the data themselves and `(0, 0)`. `X / 2^ex`, `z / 2^ez`, `v * 2^ex`, all exact:
+        the scores stay, and weights `W` of the data are `W * 2^(ex + ez)` here. A note says so.
+        """
+        ex, ez = (int(_exponent(a, axis=tuple(range(a.ndim))).item()) for a in (self.X, self.z))
+        ex, ez = (e if abs(e) > 64 else 0 for e in (ex, ez))
+        if ex == ez == 0:
+            return self, 0, 0
+        with np.errstate(over="ignore", under="ignore"):
+            X, z, v = np.ldexp(self.X, -ex), np.ldexp(self.z, -ez), np.ldexp(self.v, ex)
+        note = (
+            f"the tokens were divided by 2^{ex} (the head multiplied by it) and the queries by 2^{ez}, exactly; "
+            "arrays and margins are in these units."
+        )
+        data = TokenData(X=X, z=z, y=self.y, v=v, name=self.name, notes=(*self.notes, note), rotation=self.rotation)
+        return data, ex, ez
+
     def differences(self, selected: Int[np.ndarray, " n"] | None = None) -> Float[np.ndarray, "n L-1 d"]:
         """`D_il = x_{i,selected(i)} - x_il` over the other tokens in their order, shape `(n, L - 1, d)`.
 

@@ -84,10 +84,12 @@ def at_rest(f, N):
 
 
 class Tolerance(eqx.Module):
-    """The error allowed in each component of a step: `atol + rtol |y|`, and for u what the direction's error does to M.
+    """The error allowed in each component of a step: `atol + rtol |y|`, with two exceptions.
 
-    M moves by S times the direction's error, which is at most 0.1 at the cap by the choice of the tolerances. Asking
-    more of u would let the noise of the stiff modes, which does not act back on the direction, set the step.
+    lr is a logarithm: its error is relative already, and is held to what a component of the direction is held to, so
+    that r^2 and with it the conserved quantities keep the integrator's accuracy. u is held to what the direction's
+    error does to M: S times it, which is at most 0.1 at the cap by the choice of the tolerances. Asking more of u would
+    let the noise of the stiff modes, which does not act back on the direction, set the step.
     """
 
     problem: AbstractProblem
@@ -98,7 +100,8 @@ class Tolerance(eqx.Module):
         N = self.problem.size
         allowed = self.atol + self.rtol * jnp.maximum(jnp.abs(y), jnp.abs(y_new))
         S = jnp.exp(jnp.minimum(log_sharpness(self.problem, y), 60.0))
-        return allowed.at[N + 1].add(S * (self.atol + self.rtol / jnp.sqrt(float(N))))
+        unit = self.atol + self.rtol / jnp.sqrt(float(N))  # of a typical component of the direction
+        return allowed.at[N].set(unit).at[N + 1].add(S * unit)
 
 
 class Keep(eqx.Module):

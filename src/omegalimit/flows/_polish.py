@@ -66,9 +66,11 @@ def hessian(problem: AbstractProblem, omega, selection, weights):
 
 
 @eqx.filter_jit
-def hessian_product(problem: AbstractProblem, omega, selection, weights, vector):
-    """`(sum_k weights_k Hess m_k) vector`, shape (N,)."""
-    return jax.jvp(lambda o: _pulled_back(problem, o, selection, weights)[1], (omega,), (vector,))[1]
+def products(problem: AbstractProblem, omega, selection, weights, v, y):
+    """`(H v, J v, J^T y)`: H the Hessian of `sum_k weights_k m_k`, J the rows `grad m_k` (K, N); neither is formed."""
+    constraints = lambda o: problem.constraints(problem.outputs(o), selection)  # noqa: E731 - differentiated thrice below
+    Hv = jax.jvp(lambda o: _pulled_back(problem, o, selection, weights)[1], (omega,), (v,))[1]
+    return Hv, jax.jvp(constraints, (omega,), (v,))[1], jax.vjp(constraints, omega)[1](y)[0]
 
 
 def polish(
@@ -141,7 +143,7 @@ def _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_i
             H = np.asarray(hessian(problem, omega, selection, full))
             solve = _dense_solver(H, At, ratio, omega, a, delta)
         else:
-            product = lambda v, o=omega, w=full: np.asarray(hessian_product(problem, o, selection, w, v))  # noqa: E731
+            product = _Products(problem, omega, selection, full, active)
             solve = _MinresSolver(product, At, ratio, omega, a, 1e-6, min(1e-4, max(1e-9, 1e-2 * kkt)))
         mu = lam @ s / K
 
@@ -209,6 +211,20 @@ class _Operator(scipy.sparse.linalg.LinearOperator):
         return self._product(np.ravel(x))
 
 
+class _Products:
+    """`(H v, J v, J^T y)` with the rows of the active constraints only, NumPy at both ends."""
+
+    def __init__(self, problem, omega, selection, weights, active):
+        self._fixed = (problem, omega, selection, weights)
+        self._active, self._K = active, weights.size
+
+    def __call__(self, v: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        full = np.zeros(self._K)
+        full[self._active] = y
+        Hv, Jv, JTy = map(np.asarray, products(*self._fixed, v, full))
+        return Hv, Jv[self._active], JTy
+
+
 class _MinresSolver:
     """The same matrix, matrix-free, with the block preconditioner `diag(a I, At At^T / a + diag(s / lambda), border)`.
 
@@ -216,10 +232,11 @@ class _MinresSolver:
     """
 
     def __init__(self, product, At, ratio, omega, a, delta, rtol):
-        self.product, self.At, self.ratio, self.omega, self.a = product, At, ratio, omega, a
+        self.product, self.ratio, self.omega, self.a = product, ratio, omega, a
         self.delta, self.rtol = delta, rtol
         self.n_products = 0
         self.N, self.K = omega.size, ratio.size
+        # At = J - (J omega) omega^T is used once, here: at 10^4 parameters reading it costs more than a product does.
         gram = At @ At.T / abs(a)
         gram[np.diag_indices(self.K)] += ratio
         self.factor = scipy.linalg.cho_factor(gram, check_finite=False)
@@ -233,10 +250,11 @@ class _MinresSolver:
         v, y, z = x[: self.N], x[self.N : -1], x[-1]
         along = self.omega @ v
         vt = v - self.omega * along
-        Hv = self.product(vt)
-        Hv = Hv - self.omega * (self.omega @ Hv)
-        top = Hv - self.a * vt - self.delta * v - self.a * self.omega * along + self.At.T @ y
-        return np.concatenate([top, self.At @ v + self.ratio * y - z, [-y.sum()]])
+        Hv, Jv, JTy = self.product(vt, y)
+        Hv = Hv + JTy
+        Hv = Hv - self.omega * (self.omega @ Hv)  # both parts are tangent: P H P v and At^T y
+        top = Hv - self.a * vt - self.delta * v - self.a * self.omega * along
+        return np.concatenate([top, Jv + self.ratio * y - z, [-y.sum()]])
 
     def _precondition(self, r):
         N = self.N
@@ -269,7 +287,10 @@ def growth_rate(problem, omega, selection, multipliers, a: float, *, tight: floa
             H = np.asarray(hessian(problem, omega, selection, p))
             PHP = project(project(H).T)
             return float(np.linalg.eigvalsh((PHP + PHP.T) / 2)[-1] / a - 1)
-        product = lambda v: project(np.asarray(hessian_product(problem, omega, selection, p, project(v.ravel()))))  # noqa: E731
+        none = np.zeros(p.size)
+        product = lambda v: project(  # noqa: E731 - an operand of the next line
+            np.asarray(products(problem, omega, selection, p, project(v.ravel()), none)[0])
+        )
         operator = _Operator(omega.size, product)
         start = project(np.cos(np.arange(omega.size) + 1.0))
         top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)

@@ -62,6 +62,7 @@ class State(NamedTuple):
     n_rejected: Any
     n_evaluations: Any
     n_kept: Any
+    y_kept: Any  # the last state kept
     kept_y: Any
     kept_s: Any
 
@@ -69,10 +70,10 @@ class State(NamedTuple):
 def start(y: np.ndarray, f: np.ndarray) -> State:
     """The state at `y` with the derivative `f` there, NumPy; the types are those that `advance` returns."""
     zero, one = np.zeros((), dtype=np.int64), np.ones((), dtype=np.int64)
-    kept = np.zeros((history(y.size), y.size))
+    kept = np.zeros((history(y.size) + 1, y.size))  # the last row is scratch
     kept[0] = y
     s = np.zeros(())
-    return State(y, f, s, np.asarray(1e-3), f, y, f, s, zero, zero, zero, one, kept, np.zeros(len(kept)))
+    return State(y, f, s, np.asarray(1e-3), f, y, f, s, zero, zero, zero, one, y, kept, np.zeros(len(kept)))
 
 
 @eqx.filter_jit
@@ -127,10 +128,10 @@ def advance(field, state: State, table, tolerance, stop, keep, max_evaluations) 
         factor = jnp.clip(0.8 * (e + 1e-12) ** (-1 / 3), 0.1, 5.0)
         pick = lambda new, old: jnp.where(accept, new, old)  # noqa: E731 - used on eight pairs, next lines
         y_new, s_new = pick(y, c.y), pick(c.s + h, c.s)
-        wanted = accept & keep(y, c.kept_y[c.n_kept - 1])
-        room = c.kept_s.size
+        wanted = accept & keep(y, c.y_kept)
+        room = c.kept_s.size - 1
         n_kept = jnp.minimum(c.n_kept + wanted, room)  # when all are taken, the last one is written anew
-        slot = jnp.where(wanted, n_kept - 1, room)  # out of range: the write is dropped
+        slot = jnp.where(wanted, n_kept - 1, room)  # unwanted ones go to the scratch row
         return State(
             y_new,
             pick(f, c.f),
@@ -144,8 +145,10 @@ def advance(field, state: State, table, tolerance, stop, keep, max_evaluations) 
             c.n_rejected + ~accept,
             c.n_evaluations + s + POWER_STEPS,
             n_kept,
-            c.kept_y.at[slot].set(y_new, mode="drop"),
-            c.kept_s.at[slot].set(s_new, mode="drop"),
+            jnp.where(wanted, y_new, c.y_kept),
+            # A slice written in place; a scattered write, or a read of the row before, would copy the whole history.
+            jax.lax.dynamic_update_slice(c.kept_y, y_new[None], (slot, jnp.zeros_like(slot))),
+            jax.lax.dynamic_update_slice(c.kept_s, s_new[None], (slot,)),
         )
 
     def go_on(c: State):

@@ -23,6 +23,7 @@ Progress = Callable[[str, float], None]
 SPEEDS = tuple(10.0**-k for k in range(2, 11))
 GROWTH_TOLERANCE = 1e-3  # in units of a: what may still grow at a limit, for models without a convex dual
 MAX_CAP = 1e9
+HIGHEST_RAISE = 1e7  # the cap is not raised beyond this unasked: the cost grows like its root
 CHUNK = 40_000  # field evaluations between two looks at the clock and at Ctrl-C
 
 
@@ -107,7 +108,7 @@ def gradient_flow(
     twin: bool = False,
     polishing: bool = True,
     until_log_time: float | None = None,
-    max_evaluations: int = 3_000_000,
+    max_evaluations: int = 300_000,
     progress: Progress | None = None,
 ) -> FlowResult:
     """Where gradient flow on `problem` goes from `start`, in direction.
@@ -124,7 +125,7 @@ def gradient_flow(
     - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit
       is a KKT point of the margin problem in parameter space at which no direction grows.
     - `tol`: the gap that a certified limit point must reach.
-    - `twin`: run again with ten times the cap.
+    - `twin`: run again with ten times the cap, unless the first run came to no direction.
     - `until_log_time`: stop at this natural log of physical time instead (before the cap).
     - `max_evaluations`: of the field, over the whole run; when they are spent the ending is a plateau.
 
@@ -143,7 +144,7 @@ def gradient_flow(
     with double_precision(), one_blas_thread():
         run = _Run(problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress)
         result = run.result()
-    if twin and until_log_time is None:
+    if twin and result.ending in (Ending.CERTIFIED, Ending.STATIONARY):
         again = gradient_flow(
             problem,
             theta,
@@ -189,7 +190,7 @@ class _Run:
     ):
         self.problem, self.judge, self.tol, self.polishing = problem, judge, tol, polishing
         self.N = problem.size
-        self.method, self.asked_rtol = method, rtol
+        self.method, self.asked_rtol, self.asked_cap = method, rtol, cap
         self.progress = progress
         self.max_evaluations = max_evaluations
         self.cpu0 = time.process_time()
@@ -204,6 +205,7 @@ class _Run:
         self.until_u = np.inf if until_log_time is None else float(np.logaddexp(until_log_time, self.y0[self.N + 1]))
         self.integrator = INTEGRATORS[method](Field(problem, np.asarray(math.log(self.cap))), self.y0)
         self.first_tolerances = self.tolerances  # they only tighten when the cap is raised: the path has the loosest
+        self.crossed = False
         self.segments = [(0.0, math.log(self.cap), 0.0)]  # from s on: log of the cap, log radius taken off
         self.plateaus: list[Plateau] = []
 
@@ -238,6 +240,9 @@ class _Run:
                 return Ending.HORIZON
             log_S = self.log_sharpness()
             self._tell(log_S, speed)
+            if log_S < low and self.problem.degree <= 1 and not self.crossed:
+                self.cross_zero()
+                continue
             if np.linalg.norm(it.f[: self.N + 1]) < REST or log_S < low:
                 return Ending.NOT_SEPARATED
             if it.y[self.N + 1] >= self.until_u:
@@ -247,6 +252,13 @@ class _Run:
                 return None
             if it.n_evaluations >= self.max_evaluations:
                 return Ending.PLATEAU
+
+    def cross_zero(self) -> None:
+        """Weights of degree one may pass through zero, where polar coordinates end: go on along -grad L(0)."""
+        self.crossed = True
+        y, f = self.integrator.y, self.integrator.f
+        g = f[: self.N] + f[self.N] * y[: self.N]
+        self.integrator.restart(pack(self.problem, g / np.linalg.norm(g), float(y[self.N]) + 5.0))
 
     def _tell(self, log_S: float, speed: float) -> None:
         if self.progress is not None:
@@ -315,11 +327,14 @@ class _Run:
             if ending is Ending.TIME_REACHED:
                 return self.reached()
             arrival = self.measured()
+            if ending is Ending.NOT_SEPARATED and arrival.selection.size == 0 and arrival.least_margin > 0:
+                ending = Ending.HORIZON  # separated, by less than the arithmetic of the weights resolves
             if ending is not None:
                 return self.finish(ending, arrival, polished)
             B, C = arrival.entropy_bound, arrival.complementarity
             if B > 2e-2 and arrival.mean_margin > 0:
-                if not self.raise_cap(arrival):
+                # B falls like 1/S: when no cap in reach would do, the data's scores are too large for their margins.
+                if B * self.cap > 2e-2 * self.highest_cap(arrival) or not self.raise_cap(arrival):
                     return self.finish(Ending.HORIZON, arrival, polished)
                 i = 0
                 continue
@@ -357,9 +372,13 @@ class _Run:
             else:
                 i += 1
 
+    def highest_cap(self, arrival: Arrival) -> float:
+        """The largest cap that a run may be raised to."""
+        return min(max(HIGHEST_RAISE, self.asked_cap), arrival.arithmetic_horizon / 10)
+
     def raise_cap(self, arrival: Arrival) -> bool:
         """Ten times the cap, from the unpolished direction at the old one; false at the horizon."""
-        if 10 * self.cap > min(MAX_CAP, arrival.arithmetic_horizon / 10):
+        if 10 * self.cap > self.highest_cap(arrival):
             return False
         # Past the cap r went on growing at a frozen sharpness: the flow resumes from the cap, as if it had not, and
         # the clock u, which has no meaning any more, is set anew.
@@ -444,6 +463,8 @@ def _reason(ending: Ending, arrival: Arrival, polished, run: _Run) -> str:
                 f"rounding ends at {arrival.arithmetic_horizon:.1e}."
             )
         case Ending.NOT_SEPARATED:
+            if S < 1e-20:
+                return f"the weights shrink to zero (sharpness {S:.1e}): no direction is selected."
             return (
                 f"the gradient vanishes at the finite sharpness {S:.1e}: "
                 "the weights stay bounded and no direction is selected."

@@ -81,9 +81,7 @@ class KeyQueryAttention(AbstractAttention):
 
     def logits(self, theta, X, z) -> Any:
         K, Q = self.split(theta)
-        n, L, d = X.shape
-        if self.inner < 2 * d:  # x^T K (Q^T z): the cheaper order unless K is wide
-            return jnp.einsum("nlr,nr->nl", (X.reshape(n * L, d) @ K).reshape(n, L, self.inner), z @ Q)
+        # x^T (K (Q^T z)): the queries first, they are L times fewer than the tokens.
         return jnp.einsum("nld,nd->nl", X, (z @ Q) @ K.T)
 
     def matrix(self, theta):

@@ -41,28 +41,41 @@ def norms_differ(e: Experiment) -> Verdict:
     )
 
 
-def rank(e: Experiment) -> Verdict:
-    """The nuclear optimum's delta-rank is below the Frobenius optimum's; both proved from the dual, or null."""
-    found = {norm: e.limits.solution(norm).certificate.delta_rank for norm in ("nuclear", "frobenius")}
-    full = min(e.limits["nuclear"].shape)
-    # Nothing below the full dimension can be proved of an optimum that has it.
+def rank(e: Experiment, *, swapped: bool = False) -> Verdict:
+    """The nuclear optimum's delta-rank is at most the Frobenius optimum's rank.
+
+    The first is an upper bound proved from the dual (all but the share delta of every optimum's nuclear norm lies in so
+    many dimensions), the second a lower bound: the Frobenius optimum of norm one is within `(2 gap)^(1/2)` of its dual
+    matrix M, so by Weyl it has as many singular values as M has beyond that. Derived here. Where the two norms have the
+    same optimum the claim says nothing: inconclusive.
+
+    `swapped`: each norm's optimum in the place of the other, for a counter-instance.
+    """
+    found = {norm: e.limits.solution(norm).certificate for norm in ("nuclear", "frobenius")}
+    M = e.limits["frobenius"].combine(found["frobenius"].multipliers)
+    singular = np.linalg.svd(M / np.linalg.norm(M))[1]
+    doubt = math.sqrt(2 * (max(found["frobenius"].gap, 0.0) + found["frobenius"].relative_slack))
+    proved = found["nuclear"].delta_rank
     ranks = {
-        norm: (full if norm == "frobenius" and e.limits.solution(norm).status == "optimal" else math.nan)
-        if proved is None
-        else float(proved.rank)
-        for norm, proved in found.items()
+        "nuclear": math.nan if proved is None else float(proved.rank),
+        "frobenius": float((singular > max(doubt, 1e-6)).sum()),
     }
+    differ = norms_differ(e)
+    measured, bound = ranks["nuclear"], ranks["frobenius"]
+    if swapped:
+        measured, bound = bound, measured
     return Verdict(
         claim="rank",
         parametrisation=e.label,
         loss=e.problem.loss.name,
         kind=Kind.COUNT,
-        measured=ranks["nuclear"],
-        bound=ranks["frobenius"] - 1,
+        measured=measured,
+        bound=bound,
         slack=0.0,
         unit="delta-rank",
+        undecided=differ.undecided,
         assumptions=e.assuming("separable", "unique target"),
-        details={norm: None if p is None else {"rank": p.rank, "delta": p.delta} for norm, p in found.items()},
+        details={**ranks, "delta": None if proved is None else proved.delta},
     )
 
 

@@ -54,7 +54,12 @@ def counters(system: "SoftmaxAttention") -> Mapping[str, Counter]:
         ),
         "wrong-limit": (
             "the optimum of the other norm is handed in as the limit",
-            (("nuclear-max-margin", "kq"), ("frobenius-max-margin", "merged"), ("l1-max-margin", "diagonal-kq")),
+            (
+                ("nuclear-max-margin", "kq"),
+                ("rank", "kq"),
+                ("frobenius-max-margin", "merged"),
+                ("l1-max-margin", "diagonal-kq"),
+            ),
             wrong_limit,
         ),
         "separate-normalisation": (
@@ -163,6 +168,8 @@ def wrong_limit(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     for name, other in (("kq", "frobenius"), ("merged", "nuclear"), ("diagonal-kq", "l2")):
         e = system.experiment(name, data, name, progress)
         verdicts.append(e.max_margin(wrong=e.limits.solution(other).certificate.point))
+        if name == "kq":
+            verdicts.append(rank(e, swapped=True))
     return verdicts
 
 

@@ -265,21 +265,32 @@ class Experiment:
         same = all(np.array_equal(first.selection, a.selection) for a in rest) if rest else None
         return Assumption(name="same tokens at both caps", holds=same, measured=float(len(self.arrivals)))
 
-    def _undecided(self, bound: float, norm: str, limits: Limits) -> str | None:
-        """Why a gap under `bound` would decide nothing: no arrival, or the other norm's optimum passes too."""
+    def _moving(self) -> str | None:
+        """Why the tokens attended to at the end need not stay: the flow was still moving."""
         if self.flow.ending in (Ending.PLATEAU, Ending.HORIZON, Ending.TIME_REACHED):
             return f"the flow has not arrived: {self.flow.reason}"
+        return None
+
+    def _not_arrived(self, bound: float) -> str | None:
+        """Why nothing measured at the exit can decide: no arrival, or a bound that anything passes."""
+        if self._moving() is not None:
+            return self._moving()
         if self.flow.ending is Ending.NOT_SEPARATED:
             return f"no direction was selected: {self.flow.reason}"
-        if not bound < 1:
-            return f"the bound {bound:.2g} is vacuous at this sharpness."
+        return None if bound < 1 else f"the bound {bound:.2g} is vacuous at this sharpness."
+
+    def _undecided(self, gap: float, bound: float, norm: str, limits: Limits) -> str | None:
+        """Why `gap` against `bound` decides nothing: no arrival, no limit, or the other norm's optimum passes too."""
+        reason = self._not_arrived(bound)
+        if reason is not None:
+            return reason
         if limits.solution(norm).status != "optimal":
             return f"the predicted limit is not solved: {limits.solution(norm).status}."
-        if limits.solution(OTHER_NORM[norm]).status == "optimal":
-            rival = 1 - 1 / (1 + limits.excess(norm, OTHER_NORM[norm]))
+        other = OTHER_NORM[norm]
+        if gap <= bound and limits.solution(other).status == "optimal":
+            rival = 1 - 1 / (1 + limits.excess(norm, other))
             if rival > 1e-6 and bound >= rival:
-                other = NAMES[OTHER_NORM[norm]]
-                return f"the bound {bound:.2g} would let the {other} optimum pass too (its gap: {rival:.2g})."
+                return f"the bound {bound:.2g} would let the {NAMES[other]} optimum pass too (its gap: {rival:.2g})."
         return None
 
     def _max_margin(
@@ -319,7 +330,7 @@ class Experiment:
             slack=_finite(slacks[worst]),
             unit="relative gap",
             conditions=(self._same_tokens(),),
-            undecided=self._undecided(max(bounds[:1]), norm, limits),
+            undecided=self._undecided(gaps[worst], bounds[worst], norm, limits),
             assumptions=self.assuming(*names),
             details=details,
         )
@@ -381,7 +392,7 @@ class Experiment:
                 ),
             ),
             assumptions=self.assuming("separable", "unique target", "score gap", "arrival"),
-            undecided=None if max(n_not_best) else undecided,
+            undecided=self._moving() or (None if max(n_not_best) else undecided),
             details={"slope": slope, "least_margin": margins, "log_loss_gap": [first.log_loss_gap, last.log_loss_gap]},
         )
 
@@ -390,11 +401,6 @@ class Experiment:
         measured = [max(a.complementarity, a.stationarity) for a in self.arrivals]
         bounds = [ALLOWANCE * a.entropy_bound for a in self.arrivals]
         worst = _worst(measured, bounds)
-        undecided = (
-            self._undecided(bounds[0], self.norm, self.limits) if self.flow.ending is not Ending.STATIONARY else None
-        )
-        if undecided is not None and undecided.startswith("the predicted"):
-            undecided = None  # whether the best-scored tokens are separable is not this claim's business
         return self._verdict(
             "kkt-path",
             Kind.RATE,
@@ -402,13 +408,16 @@ class Experiment:
             bound=bounds[worst],
             slack=1e-12,
             unit="relative residual",
-            undecided=undecided,
+            undecided=self._not_arrived(bounds[worst]),
             assumptions=self.assuming("arrival"),
             details={"caps": self._per_cap(self.arrivals, [a.gap for a in self.arrivals])},
         )
 
     def balance_conserved(self) -> Verdict:
-        """`K^T K - Q^T Q` (diagonal: `k_j^2 - q_j^2`) is conserved: its drift over r^2 along the whole path."""
+        """`K^T K - Q^T Q` (diagonal: `k_j^2 - q_j^2`) is conserved: its drift over r^2 along the whole path.
+
+        r is the largest radius so far: an error made there stays when the weights shrink afterwards.
+        """
         drift = self.balance_drift()
         measured = float(np.abs(drift).max())
         return self._verdict(
@@ -422,13 +431,13 @@ class Experiment:
         )
 
     def balance_drift(self) -> np.ndarray:
-        """Largest entry of `C(t) - C(0)` over `r^2` at the states of the path, shape (T,)."""
+        """Largest entry of `C(t) - C(0)` over the largest `r^2` so far at the states of the path, shape (T,)."""
         path = self.flow.trajectory
-        C = self.model.balance(path.direction)
+        C, start = self.model.balance(path.direction), self.model.balance(self.start)
         assert C is not None
-        start = self.model.balance(self.start)
         assert start is not None
-        return np.abs(C - start * np.exp(-2 * path.log_radius)[:, None]).max(axis=1)
+        drift = np.abs(C - start * np.exp(-2 * path.log_radius)[:, None]).max(axis=1)
+        return drift * np.exp(2 * (path.log_radius - np.maximum.accumulate(path.log_radius)))
 
     def singular_spaces_kept(self) -> Verdict:
         """Off-diagonal share of `U^T W V` along the path, in the axes of the sign-flip orbit."""
@@ -560,7 +569,7 @@ def run_experiment(
     twin: bool = True,
     limits: Limits | None = None,
     until_log_time: float | None = None,
-    max_evaluations: int = 3_000_000,
+    max_evaluations: int = 300_000,
     scale: float = math.nan,
     progress=None,
 ) -> Experiment:

@@ -75,7 +75,7 @@ class SoftmaxAttention(AbstractSystem):
     - `kkt-path` (rate): complementarity and stationarity residual at the exit are at most 1.2 B(S), at both caps.
     - `balance-conserved` (invariant): K^T K - Q^T Q keeps its value up to ten times the integrator's tolerance.
     - `singular-spaces-kept` (invariant; orbits): W stays diagonal in the data's axes.
-    - `rank` (count): the nuclear optimum has lower delta-rank than the Frobenius one.
+    - `rank` (count): the nuclear optimum's delta-rank is at most the Frobenius optimum's rank; both proved from duals.
     - `initialisation` (rate): starts of four scales have the same limit; for K and Q apart the time at which L - L* has
       halved rises as the start shrinks. The bias is asymptotic: scale does not set it.
 
@@ -207,9 +207,10 @@ class SoftmaxAttention(AbstractSystem):
         """
         progress("data", 0.0)
         data, made = self.instance()
+        data, ex, ez = data.rescaled()
         settings = {**dataclasses.asdict(self), **made, "n": data.n, "L": data.L, "d": data.d, "data_name": data.name}
         if self.weights is not None:
-            return self.check_weights(data, settings)
+            return self.check_weights(data, settings, (ex, ez))
         runs: list[tuple[str, TokenData]] = [(p, data) for p in PARAMETRISATIONS if self.parametrisation in ("all", p)]
         with_orbits = self.parametrisation == "all" and self.data is None and self.tokens == "planted"
         if with_orbits:
@@ -270,7 +271,8 @@ class SoftmaxAttention(AbstractSystem):
         if name == "kq":
             verdicts.append(rank(e))
         others = []
-        for k, factor in enumerate(SCALES):
+        arrived = e.flow.ending in ("certified", "stationary but not optimal")
+        for k, factor in enumerate(SCALES if arrived else ()):
             progress("starts of other scales", 0.5 + 0.5 * k / len(SCALES))
             if factor != 1.0:
                 other = dataclasses.replace(self, scale=self.scale * factor)
@@ -333,11 +335,13 @@ class SoftmaxAttention(AbstractSystem):
             )
         return found
 
-    def check_weights(self, data: TokenData, settings: dict[str, Any]) -> Findings:
-        """How far weights trained elsewhere are from each limit."""
+    def check_weights(self, data: TokenData, settings: dict[str, Any], exponents: tuple[int, int]) -> Findings:
+        """How far weights trained elsewhere are from each limit; `exponents`: what `TokenData.rescaled` took out."""
         assert self.weights is not None
         notes = list(data.notes)
         found = load_weights(self.weights, d=data.d, notes=notes)
+        taken_out = {"K": exponents[0], "Q": exponents[1], "W": sum(exponents)}
+        found = {name: np.ldexp(array, taken_out[name]) for name, array in found.items()}
         if "W" in found:
             model, theta = self.model("merged", data.d), found["W"].ravel()
         else:
