@@ -17,7 +17,8 @@ BEFORE_THE_CATALOGUE = {
     *("problem", "flows", "limits", "solvers", "rigorous"),
 }
 # The rooms of the house and what of ours each may import besides `_numerics`, `_checks` and `_threads`. Flows on one
-# side and limits and solvers on the other never meet: a prediction confirmed by code that it shares with the experiment is none.
+# side and limits and solvers on the other never meet: a prediction confirmed by code that it shares with the experiment
+# is none.
 MAY_IMPORT = {
     "_numerics": NOBODY,
     "_checks": NOBODY,

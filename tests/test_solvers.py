@@ -15,7 +15,7 @@ NORMS = ("l1", "l2", "frobenius", "nuclear")
 
 
 def attention(n, n_tokens, d, seed=0):
-    """The field problems' `A(d)`: tokens and queries normal of variance `1/d`, the first token wanted."""
+    """`A(d)`: tokens and queries normal of variance `1/d`, the first token wanted."""
     rng = np.random.default_rng(seed)
     tokens, queries = rng.normal(size=(n, n_tokens, d)) / np.sqrt(d), rng.normal(size=(n, d)) / np.sqrt(d)
     left = (tokens[:, :1] - tokens[:, 1:]).reshape(-1, d)

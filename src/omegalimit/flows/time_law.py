@@ -17,16 +17,19 @@ def time_constant(
 ) -> float:
     """`c` in *relative gap = c / log t + o(1 / log t)*: `H(alpha) + sum alpha b - min_k (b_k - log alpha_k)`.
 
-    alpha are the limit's multipliers (sum one, those below `tight` dropped), H their entropy, and b the constants of
-    the weights `p_k ~ e^{b_k - S m_k}` (0 for a plain margin loss; for attention `log(gamma_sel - gamma_l) - gamma_sel`
-    with the exponential loss). At the limit `S (m_k - m_j) = (b_k - log alpha_k) - (b_j - log alpha_j)`, and `S sum p m
-    = log t` to leading order. It needs non-negative weights and strict complementarity. Derived here.
+    alpha are the limit's multipliers (sum one, those below `tight` dropped), H their entropy, and b the constants
+    of the weights `p_k ~ e^{b_k - S m_k}` (0 for a plain margin loss; for attention `log(gamma_sel - gamma_l) -
+    gamma_sel` with the exponential loss). At the limit `S (m_k - m_j) = (b_k - log alpha_k) - (b_j - log alpha_j)`,
+    and `S sum p m = log t` to leading order. It needs non-negative weights and strict complementarity. Derived
+    here.
 
-    It is the law of the complementarity. It is the law of the whole gap where what is inactive fades faster than
-    1 / log t: for a model linear in its parameters. Where two factors are trained apart, an inactive singular direction
-    of the dual's singular value sigma_i < 1 (or an inactive coordinate) fades like `(log t)^-(1 - sigma_i)` only, and
-    the measured gap lies above the law for longer the nearer sigma_i is to 1. NaN when a token better than the selected
-    one carries a multiplier.
+    It is the law of the complementarity. It is the law of the whole gap where what is inactive fades faster than 1
+    / log t: for a model linear in its parameters. Where two factors are trained apart, an inactive singular value
+    of W whose value in the dual's normalised matrix is sigma_i < 1 fades like `(log t)^-(1 - sigma_i)` only, and
+    the gap lies above the law for longer the nearer sigma_i is to 1. The exponent of the gap itself there was not
+    derived.
+
+    NaN when a token better than the selected one carries a multiplier.
     """
     alpha = np.asarray(multipliers, dtype=float)
     alpha = alpha / alpha.sum()

@@ -32,7 +32,7 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
     The status is `"optimal"` only if the recomputed gap is at most `tol`, and its rounding error at most `tol` or 1e-8,
     whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for what is not a `MaxMargin`.
 
-    Source: `theory/solvers.md`, sections 0, 1, 3 and 5.
+    The sources of the methods stand in their files.
     """
     if not isinstance(limit, MaxMargin):
         raise TypeError(f"`limit` must be a MaxMargin; got {type(limit).__name__}.")

@@ -1,6 +1,6 @@
 """l1: the linear program `min 1.(u + v)` over `A (u - v) >= 1`, `u, v >= 0`, by HiGHS, and a solve on its active set.
 
-Source: `theory/solvers.md`, section 5.
+Source: linear programming duality; the simplex method of HiGHS (Huangfu and Hall 2018) through SciPy.
 """
 
 import numpy as np

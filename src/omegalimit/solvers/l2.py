@@ -3,7 +3,7 @@
 With `p` the multipliers of that point, `W = sum_k p_k A_k` is the maximum-margin direction and `|W|` the margin; a
 least norm of zero means that the constraints are not separable, whatever the norm, and `p` is the Farkas combination.
 
-Source: `theory/solvers.md`, sections 0 and 3.
+Source: Lawson and Hanson's non-negative least squares for the least-norm point of a polytope (Wolfe 1976).
 """
 
 import numpy as np

@@ -6,7 +6,8 @@ HKM direction with Mehrotra's predictor and corrector; the dual is feasible thro
 With `A_k = D_k Z_k^T` the Schur matrix is a sum of entrywise products of `N x N` Gram matrices, so an iteration costs
 `O(N^2 d + N d^2) + N^3 / 3` and nothing of size `d^2 x d^2` or `N x d^2` is formed.
 
-Source: `theory/solvers.md`, section 1.
+Source: the HKM direction of semidefinite programming (Helmberg, Rendl, Vanderbei, Wolkowicz 1996; Kojima, Shindoh,
+Hara 1997; Monteiro 1997) with Mehrotra's predictor-corrector; its form for rank-one data is derived here.
 """
 
 import dataclasses

@@ -11,8 +11,7 @@ with `lam_k w_k` aimed at a `mu` that falls to zero, each step kept inside `lam,
 conditioned where that of the interior point does not, so the active rows sort themselves out: the interior point
 names one of a hundred wrongly as a rule, and Newton on a fixed set of rows then ends at a gap of `1e-5`.
 
-Source: `theory/solvers.md`, section 1 (`M`, `B`, the lift); the barrier, in place of its active-set loop, is derived
-here.
+Derived here: `M`, `B`, the lift and the barrier.
 """
 
 import dataclasses

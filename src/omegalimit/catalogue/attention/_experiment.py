@@ -234,9 +234,7 @@ class Experiment:
     @property
     def start_rank(self) -> int:
         """Numerical rank of [K(0); Q(0)], whose row space is an invariant of the flow."""
-        half = self.start.size // 2
-        stacked = self.start.reshape(2 * self.model.d, -1) if half else self.start[None]
-        return int(np.linalg.matrix_rank(stacked))
+        return int(np.linalg.matrix_rank(self.start.reshape(2 * self.model.d, -1)))
 
     # -- claims --------------------------------------------------------------------------------------------------
 
