@@ -108,7 +108,7 @@ def gradient_flow(
     twin: bool = False,
     polishing: bool = True,
     until_log_time: float | None = None,
-    max_evaluations: int = 300_000,
+    max_evaluations: int = 800_000,
     progress: Progress | None = None,
 ) -> FlowResult:
     """Where gradient flow on `problem` goes from `start`, in direction.
@@ -154,7 +154,7 @@ def gradient_flow(
             judge=judge,
             tol=tol,
             polishing=False,
-            max_evaluations=max_evaluations,
+            max_evaluations=4 * max_evaluations,  # the cost grows like the root of the cap
             progress=progress,
         )
         result = dataclasses.replace(result, twin=again)

@@ -94,7 +94,8 @@ class MaxMargin:
     Raises `ValueError` for a norm that is not one of the four or does not fit the data, for arrays of the wrong shape,
     for entries that are not finite, and for data whose size leaves double precision.
 
-    Weak duality is standard; the delta-rank rests on von Neumann's trace inequality. Derived here: the delta-rank of the Euclidean
+    Weak duality is standard; the delta-rank rests on von Neumann's trace inequality.
+    Derived here: the delta-rank of the Euclidean
     norms (see `certify`) and the rounding bound.
     """
 

@@ -265,8 +265,11 @@ class Experiment:
 
     def _moving(self) -> str | None:
         """Why the tokens attended to at the end need not stay: the flow was still moving."""
-        if self.flow.ending in (Ending.PLATEAU, Ending.HORIZON, Ending.TIME_REACHED):
+        moving = (Ending.PLATEAU, Ending.HORIZON, Ending.TIME_REACHED)
+        if self.flow.ending in moving:
             return f"the flow has not arrived: {self.flow.reason}"
+        if self.flow.twin is not None and self.flow.twin.ending in moving:
+            return f"the twin at ten times the cap has not arrived: {self.flow.twin.reason}"
         return None
 
     def _not_arrived(self, bound: float) -> str | None:
@@ -567,7 +570,7 @@ def run_experiment(
     twin: bool = True,
     limits: Limits | None = None,
     until_log_time: float | None = None,
-    max_evaluations: int = 300_000,
+    max_evaluations: int = 800_000,
     scale: float = math.nan,
     progress=None,
 ) -> Experiment:

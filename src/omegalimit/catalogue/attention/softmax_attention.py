@@ -212,9 +212,12 @@ class SoftmaxAttention(AbstractSystem):
         if self.weights is not None:
             return self.check_weights(data, settings, (ex, ez))
         runs: list[tuple[str, TokenData]] = [(p, data) for p in PARAMETRISATIONS if self.parametrisation in ("all", p)]
-        with_orbits = self.parametrisation == "all" and self.data is None and self.tokens == "planted"
-        if with_orbits:
-            runs.append(("kq", orbit_tokens(seed=self.seed)))
+        if self.parametrisation == "all" and self.data is None and self.tokens == "planted":
+            orbits = orbit_tokens(seed=self.seed)
+            if self.inner is None or self.inner >= orbits.d:  # narrower K and Q cannot start aligned
+                runs.append(("kq", orbits))
+        for name, tokens in runs:
+            self.start(tokens, self.model(name, tokens.d))  # what cannot be started is said before anything is run
         verdicts: list[Verdict] = []
         arrays: dict[str, xr.Dataset] = {}
         notes = list(data.notes)
@@ -290,7 +293,7 @@ class SoftmaxAttention(AbstractSystem):
             "balance-conserved": "about K and Q trained apart, which were not run",
             "norms-differ": "compares the limits of K and Q apart with merged ones; only merged weights were run",
             "rank": "about the limits of K and Q trained apart, which were not run",
-            "singular-spaces-kept": "needs sign-flip orbits (`--tokens orbits`) and K and Q apart",
+            "singular-spaces-kept": "needs sign-flip orbits (`--tokens orbits`), K and Q apart, `inner` not below d",
             "initialisation": "judged on data without orbits; on orbits only the aligned start is run",
         }
         return {claim: reason for claim, reason in reasons.items() if claim not in judged}
