@@ -373,3 +373,43 @@ def test_an_aligned_start_needs_room():
     message = "an aligned start needs an inner width of at least d = 4; got `inner` = 2."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         SoftmaxAttention(tokens="orbits", parametrisation="kq", inner=2).check()
+
+
+def test_the_wait_at_the_cap_lies_on_the_way_of_the_unfrozen_flow():
+    # Held at 1e4 or let go to 1e6: at the sharpness 1e6 (of the unfrozen flow) the same distance from the limit is
+    # left, up to the complementarity at the lower cap, which holding the sharpness costs. Both are far from arrived.
+    system = SoftmaxAttention()
+    data, _ = system.instance()
+    held = system.experiment("kq", data, "kq", twin=False)
+    free = dataclasses.replace(system, cap=1e6).experiment("kq", data, "kq", twin=False, limits=held.limits)
+    left = []
+    for e in (held, free):
+        path = e.flow.trajectory
+        log_S = path.log_radius * e.problem.degree + e.flow.log_unit
+        points = e.point(path.direction)
+        distances = np.array([e.limits.distance("nuclear", point) for point in points])
+        left.append(float(np.interp(math.log(1e6), log_S, distances)))
+    C = held.flow.arrival.complementarity
+    assert min(left) > 5 * C
+    assert abs(left[0] - left[1]) < 1.3 * C
+
+
+def test_tokens_of_extreme_size_give_the_verdicts_of_ordinary_ones(tmp_path):
+    data, _ = SoftmaxAttention().instance()
+    outcomes = []
+    for name, scale in (("plain", 1.0), ("huge", 2.0**500), ("tiny", 2.0**-500)):
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, X=data.X * scale, z=data.z, y=data.y, v=data.v / scale)
+        findings = SoftmaxAttention(data=str(file), parametrisation="merged").check()
+        outcomes.append([(v.claim, str(v.outcome), v.measured) for v in findings.verdicts])
+        told = any("exactly; arrays and margins are in these units" in note for note in findings.notes)
+        assert told == (scale != 1.0)
+    # Powers of two: not a digit differs.
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_narrow_factors_leave_out_what_needs_an_aligned_start():
+    with pytest.raises(
+        ValueError, match=r"^an aligned start needs an inner width of at least d = 4; got `inner` = 2\.$"
+    ):
+        SoftmaxAttention(tokens="orbits", inner=2).check()

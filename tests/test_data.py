@@ -914,3 +914,17 @@ def test_factors_whose_product_is_zero_are_refused_and_small_ones_are_not(here):
     assert message_of(load_weights, "w.npz") == "w.npz: `K Q^T` is all zero: such weights have no direction."
     np.savez("w.npz", K=np.eye(3) * 1e-200, Q=np.eye(3) * 1e-200)
     assert set(load_weights("w.npz")) == {"K", "Q"}
+
+
+def test_rescaling_is_exact_and_only_for_extreme_sizes():
+    data = gaussian_tokens(3, 4, 5, seed=0)
+    same, *none = data.rescaled()
+    assert same is data
+    assert none == [0, 0]
+    huge = TokenData(X=data.X * 2.0**400, z=data.z * 2.0**-300, y=data.y, v=data.v * 2.0**-400)
+    plain, ex, ez = huge.rescaled()
+    np.testing.assert_array_equal(plain.scores, huge.scores)
+    np.testing.assert_array_equal(plain.X * 2.0**ex, huge.X)
+    np.testing.assert_array_equal(plain.z * 2.0**ez, huge.z)
+    assert 0.25 <= np.abs(plain.X).max() <= 1
+    assert f"divided by 2^{ex} (the head multiplied by it) and the queries by 2^{ez}, exactly" in plain.notes[-1]

@@ -720,3 +720,25 @@ def test_jax_of_the_user_stays_in_single_precision():
     linear_flow()
     gradient_descent(linear_problem(), step_size=0.1, n_steps=2)
     assert jnp.ones(1).dtype == jnp.float32
+
+
+def test_weights_of_degree_one_pass_through_zero():
+    # Polar coordinates end at zero; the flow of one weight from the wrong sign must come out on the other side.
+    problem = MarginProblem(lambda w: w[0] * jnp.array([1.0, 2.0]), np.array([-0.3]))
+    flow = gradient_flow(problem)
+    assert flow.ending is Ending.CERTIFIED
+    np.testing.assert_array_equal(flow.arrival.direction, [1.0])
+
+
+def test_a_change_of_lead_does_not_jump():
+    # The weights' normaliser sets the clock: just before and after another token takes the lead it is the same.
+    data = TokenData(
+        X=np.array([[[0.0, 1.0], [1.0, 0.2], [2.0, -0.5]]]), z=np.ones((1, 2)), y=np.ones(1), v=np.array([0.0, 1.0])
+    )
+    problem = AttentionProblem(data, MergedAttention(d=2))
+    before, after = (
+        [np.asarray(x) for x in in_double(problem.weights)(np.array([[1.0, 1.0 + lead, 0.3]]), np.log(30.0))]
+        for lead in (-1e-12, 1e-12)
+    )
+    for x, y in zip(before, after, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-9)  # 30 times the change of the logits, and no jump

@@ -141,7 +141,7 @@ class SoftmaxAttention(AbstractSystem):
             case "gaussian":
                 return gaussian_tokens(self.n, self.L, self.d, seed=self.seed), {}
             case "digits":
-                return digit_tokens(self.n if self.n != 6 else 8, seed=self.seed), {}
+                return digit_tokens(self.n, seed=self.seed), {}
             case "orbits":
                 return orbit_tokens(seed=self.seed), {}
             case _:
