@@ -23,8 +23,8 @@ class DescentResult:
 
     - `arrival`: the last state's own numbers, see `Arrival`; `trajectory`: clock `"step"`, `log_time` the log of
       step size times steps (NaN for normalised steps, whose time is not the flow's).
-    - `stalled_at`: the first step that changed no parameter (the update had fallen below rounding), or `None`. A run
-      that stalls looks converged; arithmetic ended it, not theory.
+    - `stalled_at`: how many steps were taken before the first one that changed no parameter (the update had fallen
+      below rounding), or `None`. A run that stalls looks converged; arithmetic ended it, not theory.
     """
 
     arrival: Arrival

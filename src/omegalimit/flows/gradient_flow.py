@@ -121,7 +121,7 @@ def gradient_flow(
     - `cap`: sharpness `S_c = unit r^D` at which the loss is frozen.
     - `method`: `"rkc"` (any size), or `"lsoda"` (tight, up to some hundreds of parameters) when the path itself is
       wanted.
-    - `rtol`: the integrator's; by default `min(1e-4, 0.09 sqrt(N) / cap)` for rkc, 1e-8 for lsoda.
+    - `rtol`: the integrator's; by default 1e-4 for rkc, 1e-8 for lsoda, and at most `0.09 sqrt(N) / cap` for either.
     - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit
       is a KKT point of the margin problem in parameter space at which no direction grows.
     - `tol`: the gap that a certified limit point must reach.
@@ -211,11 +211,9 @@ class _Run:
 
     @property
     def tolerances(self) -> tuple[float, float]:
-        if self.method == "lsoda":
-            rtol = 1e-8 if self.asked_rtol is None else self.asked_rtol
-            return rtol, rtol / 100
+        usual = 1e-8 if self.method == "lsoda" else 1e-4
         # S_c (atol + rtol / sqrt N) <= 0.1: looser, and the weights at the cap are wrong.
-        rtol = min(1e-4 if self.asked_rtol is None else self.asked_rtol, 0.09 * math.sqrt(self.N) / self.cap)
+        rtol = min(usual if self.asked_rtol is None else self.asked_rtol, 0.09 * math.sqrt(self.N) / self.cap)
         return rtol, min(rtol / 100, 0.01 / self.cap)
 
     def log_sharpness(self) -> float:
