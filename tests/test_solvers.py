@@ -6,7 +6,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
-from threadpoolctl import threadpool_limits
 
 from omegalimit.limits import MaxMargin
 from omegalimit.solvers import solve
@@ -38,7 +37,7 @@ def changed(limit, *, rows=None, factor=1.0):
 
 
 def s40():
-    """Field problem S40: 40 points in ten dimensions, separable through the origin."""
+    """40 points in ten dimensions, separable through the origin."""
     rng = np.random.default_rng(0)
     w = rng.normal(size=10)
     w /= np.linalg.norm(w)
@@ -119,36 +118,32 @@ def test_nuclear_agrees_with_a_barrier_method_of_another_kind(seed):
     assert mine.upper <= other.upper + mine.slack + other.slack
 
 
-# Field problems.
+# Faults that people meet in today's tools, with the right values.
 
 
 def test_hard_margin_of_forty_points_is_the_maximum_margin():
-    """Field problem 4: a huge penalty is not the hard margin (1.9 percent low); the certified value is 0.4602."""
+    """A huge penalty in a linear SVM is not the hard margin (1.9 percent low); the certified value is 0.4602."""
     certificate = solve(MaxMargin("l2", rows=s40())).certificate
     assert certificate.gap <= 1e-12
     assert certificate.lower == pytest.approx(0.4602, abs=5e-5)
     assert s40() @ certificate.point == pytest.approx(np.maximum(s40() @ certificate.point, 1), abs=1e-12)
 
 
-@pytest.mark.parametrize(("d", "seconds"), [(16, 1), (64, 2), (128, 5)])
-def test_nuclear_attention_problems_are_certified_in_well_under_the_rivals_time(d, seconds):
-    """Field problems 9 and 10: rivals take 108 s at d = 64, or stop at a gap of 1.2e-4 at d = 128."""
+@pytest.mark.parametrize("d", [16, 64, 128, 256])
+def test_nuclear_attention_problems_are_certified(d):
+    """Interior points of convex modelling tools need minutes at d = 64; first-order ones call a gap of 1e-4 optimal."""
     left, right = attention(d // 2, 4, d)
     limit = MaxMargin("nuclear", left=left, right=right)
-    # One thread: on a busy machine, threads that wait for each other are counted as CPU time too.
-    with threadpool_limits(1):
-        solution, rough = solve(limit), solve(limit, polish=False)
+    solution, rough = solve(limit), solve(limit, polish=False)
     assert solution.status == "optimal"
     assert solution.certificate.gap <= 1e-12
     assert solution.certificate.relative_slack <= 1e-12
     assert rough.status == "optimal"
     assert rough.certificate.gap <= 1e-8
-    # Some thirty times what it takes (0.04 s at d = 64), for slow machines.
-    assert solution.cpu_seconds < seconds
 
 
 def test_a_rivals_answer_is_judged_by_its_bounds():
-    """Field problem 12: a perturbed answer with one multiplier's sign flipped is not credited with optimality."""
+    """A perturbed answer with one multiplier's sign flipped is not credited with optimality."""
     left, right = attention(8, 4, 16)
     for limit in (MaxMargin("nuclear", left=left, right=right), MaxMargin("l2", rows=s40())):
         best = solve(limit).certificate
