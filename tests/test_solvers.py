@@ -137,7 +137,8 @@ def test_nuclear_attention_problems_are_certified(d):
     solution, rough = solve(limit), solve(limit, polish=False)
     assert solution.status == "optimal"
     assert solution.certificate.gap <= 1e-12
-    assert solution.certificate.relative_slack <= 1e-12
+    # The rounding of either bound, some hundred units in the last place of sums of 256 products over a margin of 0.016.
+    assert solution.certificate.relative_slack <= 3e-12
     assert rough.status == "optimal"
     assert rough.certificate.gap <= 1e-8
 
