@@ -357,8 +357,16 @@ W = np.array([1.0, 2.0, -1.0])
     ("margins", "params", "message"),
     [
         (3.0, W, "`margins` must be a function from parameters to margins; got float."),
-        (lambda w: w.sum(), W, "`margins` must return one vector of margins; got an array of shape ()."),
-        (lambda w: w[:, None], W, "`margins` must return one vector of margins; got an array of shape (3, 1)."),
+        (
+            lambda w: w.sum(),
+            W,
+            "`margins` must return one vector of real margins; got an array of shape () and type float64.",
+        ),
+        (
+            lambda w: w[:, None],
+            W,
+            "`margins` must return one vector of real margins; got an array of shape (3, 1) and type float64.",
+        ),
         (lambda w: jnp.log(w), W, "`margins` returned nan at `params`; it must be finite there."),
         (linear, np.zeros(3), "`params` must be finite and not all zero; their norm is 0.0."),
         (linear, np.array([1.0, np.nan, 0.0]), "`params` must be finite and not all zero; their norm is nan."),

@@ -297,11 +297,21 @@ def _measured_degree(margins: Callable[[Any], Any], theta: Float[np.ndarray, " N
         raise ValueError(f"`params` must be finite and not all zero; their norm is {r}.")
     beside = theta + 0.1 * r * np.random.default_rng(0).standard_normal(theta.size) / math.sqrt(theta.size)
     evaluate = jax.jit(margins)
+    try:
+        first = np.asarray(evaluate(theta))
+    except (TypeError, AttributeError, jax.errors.JAXTypeError) as error:
+        raise TypeError(
+            "`margins` cannot be traced by JAX at `params`; write it with jax.numpy, as a function of params alone "
+            f"({str(error).strip().splitlines()[0]})."
+        ) from None
+    if first.ndim != 1 or first.size == 0 or not np.issubdtype(first.dtype, np.floating):
+        raise ValueError(
+            "`margins` must return one vector of real margins; "
+            f"got an array of shape {first.shape} and type {first.dtype}."
+        )
     slopes = []
     for point in (theta, beside):
         m1 = np.asarray(evaluate(point))
-        if m1.ndim != 1:
-            raise ValueError(f"`margins` must return one vector of margins; got an array of shape {m1.shape}.")
         if not np.isfinite(m1).all():
             raise ValueError(f"`margins` returned {m1[~np.isfinite(m1)][0]} at `params`; it must be finite there.")
         for scale in (0.5, 2.0, 8.0):

@@ -218,6 +218,11 @@ class TokenData:
         return _frozen(self._near_best(TIE_RTOL).argmax(axis=1))
 
     @cached_property
+    def is_best(self) -> Bool[np.ndarray, "n L"]:
+        """True for the best-scored token of each input and those tied with it (see `ties`), shape `(n, L)`."""
+        return _frozen(self._near_best(TIE_RTOL))
+
+    @cached_property
     def score_gap(self) -> Float[np.ndarray, " n"]:
         """Best score minus second best, as a share of best minus worst, shape `(n,)`: in [0, 1], 0 for a tie."""
         ordered = np.sort(self._scaled_scores[0], axis=1)

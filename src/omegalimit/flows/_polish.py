@@ -176,7 +176,17 @@ def _polish(problem, omega, selection, multipliers, sharpness, judge, tol, max_i
             step *= 0.5
         omega, t, s, lam = o, t_o, m_o - t_o, np.maximum(lam + step * d_lam, 1e-300)
         s = np.maximum(s, 1e-300)
-    assert best is not None
+    if best is None:  # a vanishing gradient at the start: nothing to polish
+        return Polished(
+            direction=start,
+            multipliers=np.maximum(multipliers, 0.0),
+            gap=np.inf,
+            stationarity=np.inf,
+            complementarity=np.inf,
+            change=0.0,
+            n_iterations=0,
+            n_products=0,
+        )
     return best
 
 

@@ -132,6 +132,10 @@ def gradient_flow(
     Raises `ValueError` for a start of the wrong shape, zero, not finite or of extreme size, and for options out of
     range.
     """
+    if not isinstance(problem, AbstractProblem):
+        raise TypeError(
+            f"`problem` must be a problem such as MarginProblem(margins, params); got {type(problem).__name__}."
+        )
     theta = checked_start(problem, start)
     if method not in INTEGRATORS:
         raise ValueError(f"`method` must be one of {', '.join(INTEGRATORS)}; got {method!r}.")
@@ -141,6 +145,16 @@ def gradient_flow(
         raise ValueError(f"`rtol` must lie between 1e-13 and 1e-2; got {rtol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1; got {tol!r}.")
+    if until_log_time is not None and not math.isfinite(until_log_time):
+        raise ValueError(f"`until_log_time` must be finite; got {until_log_time!r}.")
+    if max_evaluations < 1:
+        raise ValueError(f"`max_evaluations` must be at least 1; got {max_evaluations!r}.")
+    log_S = problem.degree * math.log(np.linalg.norm(theta)) + math.log(problem.unit)
+    if log_S > math.log(MAX_CAP / 10):
+        raise ValueError(
+            f"`start` has the sharpness 1e{log_S / math.log(10):.0f}; a flow needs a decade from there to a cap of at "
+            f"most {MAX_CAP:g}: start from smaller parameters."
+        )
     with double_precision(), one_blas_thread():
         run = _Run(problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress)
         result = run.result()
@@ -206,6 +220,7 @@ class _Run:
         self.integrator = INTEGRATORS[method](Field(problem, np.asarray(math.log(self.cap))), self.y0)
         self.first_tolerances = self.tolerances  # they only tighten when the cap is raised: the path has the loosest
         self.crossed = False
+        self.growing = math.nan
         self.segments = [(0.0, math.log(self.cap), 0.0)]  # from s on: log of the cap, log radius taken off
         self.plateaus: list[Plateau] = []
 
@@ -346,6 +361,7 @@ class _Run:
                     arrival.mean_margin * self.problem.degree,
                     tight=0.01,
                 )
+            self.growing = growing
             limit = self.is_limit(arrival, growing)
             near = limit or (self.judge is not None and arrival.gap <= 2 * C)
             if self.polishing and near and polished is None and n_polishes < 4:
@@ -417,7 +433,7 @@ class _Run:
             reason=_reason(ending, arrival, polished, self),
             arrival=arrival,
             polished=None if polished is None else polished[0],
-            growth_rate=math.nan if polished is None else polished[1],
+            growth_rate=self.growing if polished is None else polished[1],
             trajectory=trajectory,
             cap=self.cap,
             rtol=rtol,
@@ -464,8 +480,8 @@ def _reason(ending: Ending, arrival: Arrival, polished, run: _Run) -> str:
             if S < 1e-20:
                 return f"the weights shrink to zero (sharpness {S:.1e}): no direction is selected."
             return (
-                f"the gradient vanishes at the finite sharpness {S:.1e}: "
-                "the weights stay bounded and no direction is selected."
+                f"the gradient has vanished beside its weights at the finite sharpness {S:.1e}: "
+                "the flow rests there, or creeps, and no direction is selected."
             )
         case Ending.TIME_REACHED:
             return f"reached log t = {arrival.log_time:.6g} at sharpness {S:.1e} ({numbers})."

@@ -30,7 +30,7 @@ def show(findings: Writable, counters: Sequence[CounterResult], file: TextIO) ->
     for counter in counters:
         console.print(f"\ncounter-instance {counter.name}: {counter.text}")
         console.print(table(counter.verdicts))
-        said = "failed as it should" if counter.as_expected else "DID NOT FAIL AS IT SHOULD"
+        said = "as it should be" if counter.as_expected else "NOT AS IT SHOULD BE"
         expected = ", ".join(f"{claim} ({where})" for claim, where in counter.expected)
         console.print(f"{counter.name} {said}; expected not to hold: {expected}.")
     for note in findings.notes:

@@ -10,7 +10,17 @@ from ...claims import Assumption, Kind, Verdict
 from ...data import TokenData
 from ...flows import Arrival
 from ...problem import AttentionProblem
-from ._experiment import ALLOWANCE, LEAST_EXCESS, MAX_MARGIN_CLAIM, NAMES, OTHER_NORM, Experiment, Limits
+from ._experiment import (
+    ALLOWANCE,
+    LEAST_EXCESS,
+    MAX_MARGIN_CLAIM,
+    NAMES,
+    OTHER_NORM,
+    Experiment,
+    Limits,
+    n_not_best,
+    worst_of,
+)
 
 
 def norms_differ(e: Experiment) -> Verdict:
@@ -108,8 +118,7 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
         for run in runs
         if run.flow.ending not in ("certified", "stationary but not optimal")
     ]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        worst = int(np.nanargmax(np.divide(gaps, bounds)))
+    worst = worst_of(gaps, bounds)
     undecided = f"a flow did not arrive ({'; '.join(late)})." if late else None
     return Verdict(
         claim="initialisation",
@@ -139,7 +148,9 @@ def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arriva
         point = np.diag(W) if norm == "l1" else W
         gap = limits.distance(norm, point) if solution.status == "optimal" else math.nan
         undecided = None if solution.status == "optimal" else f"the predicted limit is not solved: {solution.status}."
-        if undecided is None and limits.solution(OTHER_NORM[norm]).status == "optimal":
+        if undecided is None and not bound < 1:
+            undecided = f"at this sharpness the bound {bound:.2g} is vacuous; the gap is what is known."
+        if undecided is None and gap <= bound and limits.solution(OTHER_NORM[norm]).status == "optimal":
             rival = 1 - 1 / (1 + limits.excess(norm, OTHER_NORM[norm]))
             if not bound < rival:
                 undecided = (
@@ -162,8 +173,8 @@ def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arriva
                     Assumption(name="separable", holds=solution.status != "not separable", measured=certificate.lower),
                     Assumption(
                         name="minimal loss attained",
-                        holds=bool((arrival.selection == data.best).all()),
-                        measured=float((arrival.selection != data.best).sum()),
+                        holds=n_not_best(data, arrival.selection) == 0,
+                        measured=float(n_not_best(data, arrival.selection)),
                     ),
                 ),
                 details={

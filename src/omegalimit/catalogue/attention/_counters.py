@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 
 def counters(system: "SoftmaxAttention") -> Mapping[str, Counter]:
-    """Every counter-instance, made from the system's own size, loss and seed; data of one's own are not used."""
-    base = dataclasses.replace(system, data=None, weights=None, tokens="planted", parametrisation="all", inner=None)
+    """Every counter-instance, made from the system's own size, loss and seed.
+
+    Each makes the data that it needs. Running one raises `ValueError` when data, weights or a model are given as well.
+    """
+    base = dataclasses.replace(
+        system, data=None, weights=None, tokens="planted", parametrisation="all", inner=None, log10_time=None
+    )
     made: dict[str, tuple[str, tuple[tuple[str, str], ...], Callable[..., list[Verdict]]]] = {
         "inseparable": (
             "every input occurs twice with opposite labels: no weights attend to the best-scored tokens of both",
@@ -29,7 +34,7 @@ def counters(system: "SoftmaxAttention") -> Mapping[str, Counter]:
         ),
         "tied-scores": (
             "in every input another token is given the best score: the target is not unique",
-            (("minimal-loss", "kq"), ("nuclear-max-margin", "kq")),
+            (("nuclear-max-margin", "kq"),),
             tied_scores,
         ),
         "rank-one-start": (
@@ -79,13 +84,24 @@ def counters(system: "SoftmaxAttention") -> Mapping[str, Counter]:
         ),
     }
     return {
-        name: Counter(text=text, expected=expected, check=_findings(function, base))
+        name: Counter(text=text, expected=expected, check=_findings(function, system, base))
         for name, (text, expected, function) in made.items()
     }
 
 
-def _findings(function: Callable[..., list[Verdict]], base: "SoftmaxAttention") -> Callable[[Progress], Findings]:
-    return lambda progress: Findings(verdicts=tuple(function(base, progress)), settings=dataclasses.asdict(base))
+def _findings(
+    function: Callable[..., list[Verdict]], system: "SoftmaxAttention", base: "SoftmaxAttention"
+) -> Callable[[Progress], Findings]:
+    def check(progress: Progress) -> Findings:
+        for name in ("data", "weights", "tokens", "parametrisation", "inner", "log10_time"):
+            if getattr(system, name) != getattr(base, name):
+                option = "--" + name.replace("_", "-")
+                raise ValueError(
+                    f"a counter-instance makes its own data and model; drop `{option}` (got {getattr(system, name)!r})."
+                )
+        return Findings(verdicts=tuple(function(base, progress)), settings=dataclasses.asdict(base))
+
+    return check
 
 
 def inseparable(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:

@@ -31,11 +31,13 @@ from ...problem import AttentionProblem
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _counters
 from ._claims import initialisation, norms_differ, rank, weights_verdicts
-from ._experiment import OTHER_NORM, Experiment, Limits, run_experiment
+from ._experiment import OTHER_NORM, Experiment, Limits, n_not_best, run_experiment
 
 PARAMETRISATIONS = ("kq", "merged", "diagonal-kq", "diagonal-merged")
 SCALES = (10.0, 1.0, 0.1, 0.01)  # starts of the claim `initialisation`, in units of `scale`
 MOST_DRAWS = 200  # of planted data, before giving up
+MOST_CONSTRAINTS = 6000
+MOST_DIMENSIONS = 600
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,10 +117,12 @@ class SoftmaxAttention(AbstractSystem):
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("L", 2), ("d", 1), ("seed", 0)):
             _check_whole(name, getattr(self, name), least)
+        if self.n * self.L * self.d > 10**8:
+            raise ValueError(f"n x L x d = {self.n} x {self.L} x {self.d} is too large to be made; take less than 1e8.")
         if self.inner is not None:
             _check_whole("inner", self.inner, 1)
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"`scale` must be positive and finite; got {self.scale!r}.")
+        if not 1e-60 <= self.scale <= 1e3:
+            raise ValueError(f"`scale` must lie between 1e-60 and 1e3; got {self.scale!r}.")
         if not 10 <= self.cap <= 1e8:
             raise ValueError(f"`cap` must lie between 10 and 1e8; got {self.cap!r}.")
         if self.log10_time is not None and not 0.5 < self.log10_time < 1e6:
@@ -146,6 +150,16 @@ class SoftmaxAttention(AbstractSystem):
                 return orbit_tokens(seed=self.seed), {}
             case _:
                 return self.planted()
+
+    def ignored_options(self) -> list[str]:
+        """A sentence on the options that were set and that the chosen data or weights leave no room for."""
+        of_size = {"digits": ("L", "d"), "orbits": ("n", "L", "d")}.get(self.tokens, ())
+        names = ("tokens", "n", "L", "d") if self.data is not None else of_size
+        if self.weights is not None:
+            names = (*names, "parametrisation", "inner", "scale", "cap", "log10_time")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        unused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != defaults[name]]
+        return [f"not used with these data or weights: {', '.join(unused)}."] if unused else []
 
     def planted(self) -> tuple[TokenData, dict[str, Any]]:
         """The first draw of planted tokens whose limits can tell the norms apart; the number of draws is reported.
@@ -208,6 +222,12 @@ class SoftmaxAttention(AbstractSystem):
         progress("data", 0.0)
         data, made = self.instance()
         data, ex, ez = data.rescaled()
+        if (N := data.n * (data.L - 1)) > MOST_CONSTRAINTS or data.d > MOST_DIMENSIONS:
+            raise ValueError(
+                f"{data.n} inputs of {data.L} tokens in {data.d} dimensions make {N} constraints; the certified solver "
+                f"takes up to {MOST_CONSTRAINTS} constraints (ten N x N matrices) and {MOST_DIMENSIONS} dimensions."
+            )
+        notes = [*self.ignored_options(), *data.notes]
         settings = {**dataclasses.asdict(self), **made, "n": data.n, "L": data.L, "d": data.d, "data_name": data.name}
         if self.weights is not None:
             return self.check_weights(data, settings, (ex, ez))
@@ -220,7 +240,6 @@ class SoftmaxAttention(AbstractSystem):
             self.start(tokens, self.model(name, tokens.d))  # what cannot be started is said before anything is run
         verdicts: list[Verdict] = []
         arrays: dict[str, xr.Dataset] = {}
-        notes = list(data.notes)
         times = []
         for i, (name, tokens) in enumerate(runs):
             label = name if tokens.rotation is None or name != "kq" else "kq-aligned"
@@ -341,7 +360,7 @@ class SoftmaxAttention(AbstractSystem):
     def check_weights(self, data: TokenData, settings: dict[str, Any], exponents: tuple[int, int]) -> Findings:
         """How far weights trained elsewhere are from each limit; `exponents`: what `TokenData.rescaled` took out."""
         assert self.weights is not None
-        notes = list(data.notes)
+        notes = [*self.ignored_options(), *data.notes]
         found = load_weights(self.weights, d=data.d, notes=notes)
         taken_out = {"K": exponents[0], "Q": exponents[1], "W": sum(exponents)}
         found = {name: np.ldexp(array, taken_out[name]) for name, array in found.items()}
@@ -351,14 +370,22 @@ class SoftmaxAttention(AbstractSystem):
             model = KeyQueryAttention(d=data.d, inner=found["K"].shape[1])
             theta = np.concatenate([found["K"].ravel(), found["Q"].ravel()])
         problem = AttentionProblem(data, model, loss=self.loss)
-        log_S = problem.degree * math.log(np.linalg.norm(theta)) + math.log(float(problem.unit))
-        arrival = measure(problem, theta, log_S)
-        verdicts = weights_verdicts(problem, data, arrival, model.matrix(theta))
-        n_not_best = int((arrival.selection != data.best).sum())
-        if n_not_best:
+        size = float(np.abs(theta).max())
+        if size == 0:
+            raise ValueError(f"{self.weights}: the weights are all zero, which have no direction.")
+        theta = theta / size
+        log_S = problem.degree * (math.log(size) + math.log(np.linalg.norm(theta))) + math.log(float(problem.unit))
+        horizon = math.log(measure(problem, theta, 0.0).arithmetic_horizon / 10)
+        if log_S > horizon:
             notes.append(
-                f"the weights attend to a token that is not the best-scored in {n_not_best} of {data.n} inputs."
+                f"the weights' sharpness 1e{log_S / math.log(10):.0f} is beyond what double precision resolves; "
+                f"bounds are given at 1e{horizon / math.log(10):.0f}."
             )
+        arrival = measure(problem, theta, min(log_S, horizon))
+        verdicts = weights_verdicts(problem, data, arrival, model.matrix(theta))
+        others = n_not_best(data, arrival.selection)
+        if others:
+            notes.append(f"the weights attend to a token that is not the best-scored in {others} of {data.n} inputs.")
         judged = {v.claim for v in verdicts}
         return Findings(
             verdicts=tuple(verdicts),
