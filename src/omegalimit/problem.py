@@ -193,7 +193,8 @@ class AttentionProblem(AbstractProblem):
                 f"`X` and `z` together have the scale 2^{log2_unit:.0f}, beyond double precision; rescale one of them."
             )
         self.unit = np.asarray(2.0**log2_unit)
-        self.scores = data.scores
+        # Ties up to rounding are ties: else the rounding would be a loss gap that never falls.
+        self.scores = np.where(data.is_best, data.scores.max(axis=1, keepdims=True), data.scores)
         self.model = model
         self.loss = loss_named(loss)
         self.degree = float(model.degree)

@@ -12,6 +12,7 @@ from ...flows import Arrival
 from ...problem import AttentionProblem
 from ._experiment import (
     ALLOWANCE,
+    FLOOR,
     LEAST_EXCESS,
     MAX_MARGIN_CLAIM,
     NAMES,
@@ -63,7 +64,8 @@ def rank(e: Experiment, *, swapped: bool = False) -> Verdict:
     """
     found = {norm: e.limits.solution(norm).certificate for norm in ("nuclear", "frobenius")}
     M = e.limits["frobenius"].combine(found["frobenius"].multipliers)
-    singular = np.linalg.svd(M / np.linalg.norm(M))[1]
+    size = np.linalg.norm(M)
+    singular = np.linalg.svd(M / size)[1] if size > 0 else np.zeros(1)
     doubt = math.sqrt(2 * (max(found["frobenius"].gap, 0.0) + found["frobenius"].relative_slack))
     proved = found["nuclear"].delta_rank
     ranks = {
@@ -104,7 +106,7 @@ def initialisation(e: Experiment, others: Sequence[Experiment]) -> Verdict:
         certificate = limit.certify(run.point(a.direction), a.multipliers)
         gaps.append(certificate.gap)
         slacks.append(certificate.relative_slack)
-        bounds.append(ALLOWANCE * a.entropy_bound)
+        bounds.append(ALLOWANCE * a.entropy_bound + FLOOR)
         same = same and tuple(map(int, a.selection)) == selected
     times = [run.log_halving_time() for run in runs]
     conditions = [Assumption(name="same tokens at every scale", holds=same)]
@@ -141,7 +143,7 @@ def weights_verdicts(problem: AttentionProblem, data: TokenData, arrival: Arriva
     verdicts = []
     diagonal = bool((np.diag(np.diag(W)) == W).all())
     best = tuple(map(int, data.best))
-    bound = ALLOWANCE * arrival.entropy_bound
+    bound = ALLOWANCE * arrival.entropy_bound + FLOOR
     for norm in ("nuclear", "frobenius", "l1") if diagonal else ("nuclear", "frobenius"):
         limits = Limits(data, norm == "l1", best)
         solution = limits.solution(norm)
