@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from omegalimit.catalogue import SYSTEMS, AbstractSystem, load
-from omegalimit.catalogue.attention._experiment import OTHER_NORM, Limits
+from omegalimit.catalogue.attention._arrays import arrays
+from omegalimit.catalogue.attention._claims import kkt_path, max_margin
+from omegalimit.catalogue.attention._limits import OTHER_NORM, Limits
 from omegalimit.catalogue.attention.softmax_attention import PARAMETRISATIONS, SoftmaxAttention
 from omegalimit.claims import Kind, Outcome
 from omegalimit.data import TokenData, gaussian_tokens, planted_tokens
@@ -320,11 +322,11 @@ def test_a_balanced_start_with_equal_singular_values_leaves_no_nan_in_the_record
         twin=False,
     )
     assert e.flow.certified
-    for name, dataset in e.arrays().items():
+    for name, dataset in arrays(e).items():
         for key, values in dataset.data_vars.items():
             if values.dtype.kind == "f" and key != "log_time":  # time has no meaning past the cap
                 assert np.isfinite(values.values).all(), (name, key)
-    assert e.kkt_path().outcome is not Outcome.FAILS
+    assert kkt_path(e).outcome is not Outcome.FAILS
 
 
 def test_units_of_the_tokens_change_no_verdict(own):
@@ -334,7 +336,7 @@ def test_units_of_the_tokens_change_no_verdict(own):
     for c in (1.0, 1e120):
         scaled = TokenData(X=data.X * c, z=data.z, y=data.y, v=data.v / c)
         e = system.experiment("merged", scaled, "merged", twin=False)
-        v = e.max_margin()
+        v = max_margin(e)
         assert e.flow.certified
         rows.append((v.measured, v.bound))
     # The unit is a power of two near c: the cap stands at another sharpness, by a factor below two, and gap S is kept.

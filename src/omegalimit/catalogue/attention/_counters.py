@@ -11,7 +11,15 @@ from ...data import TokenData, gaussian_tokens, orbit_tokens
 from ...flows import gradient_descent
 from ...models import DiagonalKeyQueryAttention, KeyQueryAttention
 from .._system import Counter, Findings, Progress
-from ._claims import initialisation, norms_differ, rank
+from ._claims import (
+    balance_conserved,
+    kkt_path,
+    max_margin,
+    minimal_loss,
+    selected_max_margin,
+    singular_spaces_kept,
+)
+from ._comparisons import initialisation, norms_differ, rank
 from ._experiment import Experiment
 
 if TYPE_CHECKING:
@@ -115,7 +123,7 @@ def inseparable(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
         name="contradictory pairs",
     )
     e = system.experiment("kq", data, "kq", progress)
-    return [e.minimal_loss(), e.max_margin(), e.selected_max_margin()]
+    return [minimal_loss(e), max_margin(e), selected_max_margin(e)]
 
 
 def tied_scores(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -129,7 +137,7 @@ def tied_scores(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     X[rows, rival] += lift[:, None] * data.v
     tied = TokenData(X=X, z=data.z, y=data.y, v=data.v, name="planted, tied")
     e = system.experiment("kq", tied, "kq", progress, max_evaluations=300_000)
-    return [e.minimal_loss(), e.max_margin()]
+    return [minimal_loss(e), max_margin(e)]
 
 
 def rank_one_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -146,7 +154,7 @@ def rank_one_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdi
         other = dataclasses.replace(system, scale=system.scale * factor)
         start = other.scaled(theta, data, model)
         runs.append(other.experiment("kq", data, "kq", model=model, start=start, twin=i == 0, max_evaluations=400_000))
-    return [runs[0].max_margin(), runs[0].selected_max_margin(), initialisation(runs[0], runs[1:])]
+    return [max_margin(runs[0]), selected_max_margin(runs[0]), initialisation(runs[0], runs[1:])]
 
 
 def equal_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -155,11 +163,8 @@ def equal_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     model = DiagonalKeyQueryAttention(d=data.d)
     k = np.abs(np.random.default_rng([system.seed, 12]).standard_normal(data.d))
     start = system.scaled(np.concatenate([k, k]), data, model)
-    return [
-        system.experiment(
-            "diagonal-kq", data, "diagonal-kq", progress, start=start, max_evaluations=400_000
-        ).max_margin()
-    ]
+    e = system.experiment("diagonal-kq", data, "diagonal-kq", progress, start=start, max_evaluations=400_000)
+    return [max_margin(e)]
 
 
 def wrong_norm(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -167,14 +172,14 @@ def wrong_norm(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
     data, _ = system.planted()
     merged = system.experiment("merged", data, "merged", progress)
     apart = system.experiment("kq", data, "kq", progress)
-    return [merged.max_margin("nuclear"), apart.max_margin("frobenius")]
+    return [max_margin(merged, "nuclear"), max_margin(apart, "frobenius")]
 
 
 def stopped_early(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
     """t = 100 in the data's units of time."""
     data, _ = system.planted()
     e = system.experiment("kq", data, "kq", progress, until_log_time=float(np.log(100.0)), twin=False)
-    return [e.max_margin(), e.selected_max_margin(), e.kkt_path()]
+    return [max_margin(e), selected_max_margin(e), kkt_path(e)]
 
 
 def wrong_limit(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:
@@ -183,7 +188,7 @@ def wrong_limit(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]
     verdicts = []
     for name, other in (("kq", "frobenius"), ("merged", "nuclear"), ("diagonal-kq", "l2")):
         e = system.experiment(name, data, name, progress)
-        verdicts.append(e.max_margin(wrong=e.limits.solution(other).certificate.point))
+        verdicts.append(max_margin(e, wrong=e.limits.solution(other).certificate.point))
         if name == "kq":
             verdicts.append(rank(e, swapped=True))
     return verdicts
@@ -193,7 +198,7 @@ def separate_normalisation(system: "SoftmaxAttention", progress: Progress) -> li
     """Normalised steps of K and Q apart; judged by the balance of the flow at the flow's tolerance."""
     data, _ = system.planted()
     e = system.experiment("kq", data, "kq", progress, twin=False)
-    return [dataclasses.replace(e, flow=_separately_normalised(e)).balance_conserved()]
+    return [balance_conserved(dataclasses.replace(e, flow=_separately_normalised(e)))]
 
 
 def _separately_normalised(e: Experiment):
@@ -227,7 +232,7 @@ def perturbed_orbits(system: "SoftmaxAttention", progress: Progress) -> list[Ver
     size = 0.05 * np.linalg.norm(data.X, axis=2).mean() / np.sqrt(data.d)
     X = data.X + size * np.random.default_rng([system.seed, 13]).standard_normal(data.X.shape)
     perturbed = TokenData(X=X, z=data.z, y=data.y, v=data.v, name="perturbed orbits", rotation=data.rotation)
-    return [system.experiment("kq", perturbed, "kq-aligned", progress).singular_spaces_kept()]
+    return [singular_spaces_kept(system.experiment("kq", perturbed, "kq-aligned", progress))]
 
 
 def coinciding_norms(system: "SoftmaxAttention", progress: Progress) -> list[Verdict]:

@@ -30,8 +30,18 @@ from ...models import (
 from ...problem import AttentionProblem
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _counters
-from ._claims import initialisation, norms_differ, rank, weights_verdicts
-from ._experiment import OTHER_NORM, Experiment, Limits, n_not_best, run_experiment
+from ._arrays import arrays
+from ._claims import (
+    balance_conserved,
+    kkt_path,
+    max_margin,
+    minimal_loss,
+    selected_max_margin,
+    singular_spaces_kept,
+)
+from ._comparisons import initialisation, norms_differ, rank, weights_verdicts
+from ._experiment import Experiment, run_experiment
+from ._limits import OTHER_NORM, Limits, n_not_best
 
 PARAMETRISATIONS = ("kq", "merged", "diagonal-kq", "diagonal-merged")
 SCALES = (10.0, 1.0, 0.1, 0.01)  # starts of the claim `initialisation`, in units of `scale`
@@ -239,14 +249,14 @@ class SoftmaxAttention(AbstractSystem):
         for name, tokens in runs:
             self.start(tokens, self.model(name, tokens.d))  # what cannot be started is said before anything is run
         verdicts: list[Verdict] = []
-        arrays: dict[str, xr.Dataset] = {}
+        groups: dict[str, xr.Dataset] = {}
         times = []
         for i, (name, tokens) in enumerate(runs):
             label = name if tokens.rotation is None or name != "kq" else "kq-aligned"
             tell = _share(progress, label, i / len(runs), 1 / len(runs))
             experiment, found = self.judge(name, tokens, label, tell)
             verdicts += found
-            arrays.update(experiment.arrays())
+            groups.update(arrays(experiment))
             if not experiment.flow.certified:
                 notes.append(f"{label}: {experiment.flow.ending}: {experiment.flow.reason}")
             notes += experiment.wait()
@@ -259,7 +269,7 @@ class SoftmaxAttention(AbstractSystem):
             verdicts=tuple(verdicts),
             not_applicable=self.not_applicable(verdicts, data),
             settings=settings,
-            arrays=arrays,
+            arrays=groups,
             notes=tuple(notes),
         )
 
@@ -283,11 +293,11 @@ class SoftmaxAttention(AbstractSystem):
     def judge(self, name: str, data: TokenData, label: str, progress: Progress) -> tuple[Experiment, list[Verdict]]:
         """Every claim about one parametrisation."""
         e = self.experiment(name, data, label, _share(progress, "flow", 0.0, 0.5))
-        verdicts = [e.minimal_loss(), e.max_margin(), e.selected_max_margin(), e.kkt_path()]
+        verdicts = [minimal_loss(e), max_margin(e), selected_max_margin(e), kkt_path(e)]
         if e.model.balance(e.start) is not None:
-            verdicts.append(e.balance_conserved())
+            verdicts.append(balance_conserved(e))
         if label == "kq-aligned":
-            return e, [*verdicts, e.singular_spaces_kept()]
+            return e, [*verdicts, singular_spaces_kept(e)]
         if name in ("kq", "diagonal-kq"):
             verdicts.append(norms_differ(e))
         if name == "kq":
