@@ -1,5 +1,4 @@
-"""One attention model trained to its limit and set beside the predicted ones: the claims of `softmax_attention`,
-judged.
+"""One attention model trained to its limit, with the limits that the paper predicts for it.
 
 Flow and limit meet only here: the limit's certificate is handed to the flow as a function.
 """
@@ -26,8 +25,9 @@ class Experiment:
     """A model on its data from one start, trained by gradient flow at two caps.
 
     - `label`: the parametrisation's name in the verdicts; `norm`: the norm that the theory predicts.
-    - `rivals`: the limits for the best-scored tokens (what the theorem is about).
-    - `claimed`: the norm that `max_margin` is judged by, when it is on purpose another than `norm`.
+    - `start`: flat parameters, shape (N,), of radius `scale` in the data's units (NaN when they came from elsewhere).
+    - `limits`: the limit problems for the best-scored tokens, which the theorem is about; see also `selected_limits`.
+    - `flow`: the gradient flow to the cap, with its twin.
     """
 
     label: str
