@@ -743,3 +743,12 @@ def test_a_change_of_lead_does_not_jump():
     )
     for x, y in zip(before, after, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-9)  # 30 times the change of the logits, and no jump
+
+
+@pytest.mark.parametrize("size", [0.3, 1e-3, 1e-6])
+def test_shrinking_weights_keep_their_direction_a_unit_vector(size):
+    # Where a < 0 the length of omega would drift away exponentially; from a small start the way to zero is long.
+    problem = MarginProblem(lambda w: w[0] * jnp.array([1.0, 2.0]), np.array([-size]))
+    flow = gradient_flow(problem)
+    assert flow.ending is Ending.CERTIFIED
+    np.testing.assert_array_equal(flow.arrival.direction, [1.0])

@@ -357,3 +357,16 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="tol") as wrong_tolerance:
         solve(limit, 0.0)
     assert str(wrong_tolerance.value) == "`tol` must lie between 0 and 1, both excluded; got 0.0."
+
+
+def test_rows_too_far_apart_in_size_are_refused():
+    with pytest.raises(ValueError, match=r"^Row 1 of `rows` is smaller than the largest by a factor of 1e-200; "):
+        MaxMargin("l2", rows=np.array([[1e200, 0.0], [1.0, 1.0]]))
+
+
+def test_a_margin_lost_in_the_rounding_of_larger_rows_is_not_called_inseparable():
+    # Unit rows in general position have a positive margin, and scaling one of them cannot take it away.
+    rows = s40()[:6].copy()
+    rows[0] *= 1e-100
+    for norm in ("l1", "l2"):
+        assert solve(MaxMargin(norm, rows=rows)).status in ("optimal", "stalled")

@@ -12,7 +12,9 @@ import io
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -64,9 +66,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without Greek is no reason to stop
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        # Python drops an exception that is raised inside a callback of the garbage collector: what came is kept.
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()
+        if interrupts:
+            return _complain("interrupted at the very end; what was written is whole.", _INTERRUPTED)
         return status
     except BrokenPipeError:
         return _reader_left()

@@ -105,6 +105,9 @@ class MarginProblem(AbstractProblem):
     def __init__(self, margins: Callable[[Any], Any], params: Any, *, loss: str = "exponential"):
         if not callable(margins):
             raise TypeError(f"`margins` must be a function from parameters to margins; got {type(margins).__name__}.")
+        for leaf in jax.tree.leaves(params):
+            if np.iscomplexobj(leaf):
+                raise TypeError("`params` must be real; got complex numbers. Pass real and imaginary parts apart.")
         with double_precision():
             params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float64), params)
             theta, unravel = ravel_pytree(params)
@@ -113,10 +116,11 @@ class MarginProblem(AbstractProblem):
             self.degree = _measured_degree(flat, self.start)
             r = float(np.linalg.norm(self.start))
             jacobian = np.asarray(jax.jacrev(flat)(theta / r))
+        largest = float(np.abs(jacobian).max())
+        if not 1e-140 < largest < 1e140:
+            raise ValueError(f"`margins` has derivatives of size {largest:.1e}, beyond double precision; rescale it.")
         # A power of two, so that dividing by it is exact.
-        self.unit = np.asarray(
-            2.0 ** round(math.log2(max(np.linalg.norm(jacobian, axis=1).max() / self.degree, 1e-300)))
-        )
+        self.unit = np.asarray(2.0 ** round(math.log2(np.linalg.norm(jacobian, axis=1).max() / self.degree)))
         self.function = margins
         self.unravel = unravel
         self.loss = loss_named(loss)

@@ -46,8 +46,11 @@ class Field(eqx.Module):
         q, M = self.problem.weights(h, jnp.minimum(log_S, self.log_cap))
         g = vjp(q)[0]
         a = omega @ g
+        # g - a omega draws |omega| back to 1 where a > 0 and lets it drift away where a < 0; there the sign of the
+        # drift is turned. At |omega| = 1 nothing is changed.
+        c = jnp.where(a < 0, a * (3 - 2 * (omega @ omega)), a)
         du = jnp.where(log_S < self.log_cap, jnp.exp(-(D - 2) * lr - jnp.log(self.problem.unit) - M - u), 0.0)
-        return jnp.concatenate([g - a * omega, a[None], du[None]])
+        return jnp.concatenate([g - c * omega, a[None], du[None]])
 
     @property
     def active(self):

@@ -137,6 +137,9 @@ def gradient_flow(
             f"`problem` must be a problem such as MarginProblem(margins, params); got {type(problem).__name__}."
         )
     theta = checked_start(problem, start)
+    for name, value in (("cap", cap), ("tol", tol), ("max_evaluations", max_evaluations), ("rtol", rtol)):
+        _check_number(name, value, may_be_none=name == "rtol")
+    _check_number("until_log_time", until_log_time, may_be_none=True)
     if method not in INTEGRATORS:
         raise ValueError(f"`method` must be one of {', '.join(INTEGRATORS)}; got {method!r}.")
     if not 10 <= cap <= MAX_CAP:
@@ -147,7 +150,7 @@ def gradient_flow(
         raise ValueError(f"`tol` must lie between 0 and 1; got {tol!r}.")
     if until_log_time is not None and not math.isfinite(until_log_time):
         raise ValueError(f"`until_log_time` must be finite; got {until_log_time!r}.")
-    if max_evaluations < 1:
+    if not max_evaluations >= 1:
         raise ValueError(f"`max_evaluations` must be at least 1; got {max_evaluations!r}.")
     log_S = problem.degree * math.log(np.linalg.norm(theta)) + math.log(problem.unit)
     if log_S > math.log(MAX_CAP / 10):
@@ -175,12 +178,21 @@ def gradient_flow(
     return result
 
 
+def _check_number(name: str, value: object, *, may_be_none: bool) -> None:
+    if value is None and may_be_none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"`{name}` must be a number; got {value!r}.")
+
+
 def checked_start(problem: AbstractProblem, start: Float[np.ndarray, " N"] | None) -> Float[np.ndarray, " N"]:
     """`start` as flat double-precision parameters. Raises `ValueError`, saying why, for one that no flow can leave."""
     if start is None:
         if not isinstance(problem, MarginProblem):
             raise ValueError("`start` is missing; pass the flat parameters to start from.")
         start = problem.start
+    if isinstance(start, dict | list | tuple) and not np.array([isinstance(x, int | float) for x in start]).all():
+        raise TypeError("`start` must be one flat vector; pass parameters of another structure to MarginProblem.")
     theta = np.asarray(start, dtype=float)
     if theta.shape != (problem.size,):
         raise ValueError(f"`start` must have shape ({problem.size},); got {theta.shape}.")
@@ -253,8 +265,7 @@ class _Run:
                 return Ending.HORIZON
             log_S = self.log_sharpness()
             self._tell(log_S, speed)
-            if log_S < low and self.problem.degree <= 1 and not self.crossed:
-                self.cross_zero()
+            if log_S < low and self.problem.degree <= 1 and not self.crossed and self.cross_zero(low + 5):
                 continue
             if np.linalg.norm(it.f[: self.N + 1]) < REST or log_S < low:
                 return Ending.NOT_SEPARATED
@@ -266,12 +277,16 @@ class _Run:
             if it.n_evaluations >= self.max_evaluations:
                 return Ending.PLATEAU
 
-    def cross_zero(self) -> None:
-        """Weights of degree one may pass through zero, where polar coordinates end: go on along -grad L(0)."""
+    def cross_zero(self, log_S: float) -> bool:
+        """Weights of degree one may pass through zero, where polar coordinates end: go on along -grad L(0), if any."""
         self.crossed = True
         y, f = self.integrator.y, self.integrator.f
         g = f[: self.N] + f[self.N] * y[: self.N]
-        self.integrator.restart(pack(self.problem, g / np.linalg.norm(g), float(y[self.N]) + 5.0))
+        size = np.linalg.norm(g)
+        if not size > 0:
+            return False
+        self.integrator.restart(pack(self.problem, g / size, (log_S - self.log_unit) / self.problem.degree))
+        return True
 
     def _tell(self, log_S: float, speed: float) -> None:
         if self.progress is not None:

@@ -136,6 +136,14 @@ class MaxMargin:
         sizes = np.prod([np.sqrt(np.einsum("kj,kj->k", array, array)) for array in data], axis=0)
         if self.norm == "l1":
             sizes = np.abs(data[0]).max(1)
+        nonzero = [np.abs(array).max(1) for array in data]
+        for name, size in zip(arrays, nonzero, strict=True):
+            smallest = int(np.argmin(np.where(size > 0, size, np.inf)))
+            if 0 < size[smallest] < 2.0**-400:
+                raise ValueError(
+                    f"Row {smallest} of `{name}` is smaller than the largest by a factor of "
+                    f"{size[smallest] / size.max():.0e}; bounds on both leave double precision. Rescale or drop it."
+                )
         for name, array in arrays.items():
             array.flags.writeable = False
             object.__setattr__(self, name, array)

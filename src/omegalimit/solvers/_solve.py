@@ -65,6 +65,8 @@ def _solve(limit: MaxMargin, tol: float, polish: bool) -> Solution:
             best = _best(limit, candidates)
     assert best is not None
     status = _status(limit, best, tol)
+    if status == "not separable" and _separable_row_by_row(limit):
+        status = "stalled"  # some rows are so small that the margin is lost in the rounding of the others
     return Solution(
         status=status,
         certificate=best,
@@ -105,6 +107,19 @@ def _status(limit, certificate, tol):
     if certificate.lower <= certificate.slack and certificate.upper <= min(_ZERO * size, 20 * certificate.slack):
         return "not separable"
     return "stalled"
+
+
+def _separable_row_by_row(limit):
+    """True when the constraints, each scaled to size one, have a certified positive margin: no scaling changes that."""
+    data, _ = limit.scaled()
+    sizes = [np.linalg.norm(array, axis=1, keepdims=True) for array in data]
+    if min(size.min() for size in sizes) == 0 or all(size.max() < 1e6 * size.min() for size in sizes):
+        return False
+    names = ("rows",) if len(data) == 1 else ("left", "right")
+    units = (array / size for array, size in zip(data, sizes, strict=True))
+    unit = MaxMargin(limit.norm, **dict(zip(names, units, strict=True)))
+    best = _best(unit, _euclidean(unit, 1e-8, True)[0])
+    return best is not None and best.lower > best.slack
 
 
 def _euclidean(limit, tol, polish):

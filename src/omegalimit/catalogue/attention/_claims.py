@@ -166,7 +166,7 @@ def minimal_loss(e: Experiment) -> Verdict:
     margins = [math.exp(a.log_sharpness) * float(a.margins[worse].min()) for a in (first, last)]
     rise = margins[1] - margins[0]
     slope = (last.log_loss_gap - first.log_loss_gap) / rise if rise != 0 else math.nan
-    bound = (math.log(b.size) + float(b.max() - b.min())) / abs(rise) if rise != 0 else math.inf
+    bound = FLOOR + (math.log(b.size) + float(b.max() - b.min())) / abs(rise) if rise != 0 else math.inf
     n_not_best = [e.n_not_best(a) for a in e.arrivals]
     undecided = (
         None if bound < 0.5 else f"the bound {bound:.2g} on the slope is vacuous: the margin rose by {rise:.2g}."

@@ -119,7 +119,9 @@ class Experiment:
         found = {
             "separable": Assumption(
                 name="separable",
-                holds={"optimal": True, "not separable": False}.get(str(solution.status), certificate.lower > 0),
+                holds={"optimal": True, "not separable": False}.get(
+                    str(solution.status), True if certificate.lower > certificate.slack else None
+                ),
                 measured=certificate.upper if solution.farkas is not None else certificate.lower,
             ),
             "unique target": Assumption(name="unique target", holds=n_ties == 0, measured=float(n_ties)),
