@@ -482,3 +482,10 @@ def test_weights_of_any_size_are_judged_by_their_direction(tmp_path, size):
     assert nuclear.measured < 1e-9
     assert nuclear.outcome is (Outcome.INCONCLUSIVE if size < 1 else Outcome.HOLDS)
     assert not any("not the best-scored" in note for note in findings.notes)
+
+
+@pytest.mark.parametrize("scale", [1e-60, 500.0])
+def test_the_other_starts_may_lie_outside_the_range_of_the_option(scale):
+    findings = SoftmaxAttention(parametrisation="diagonal-merged", scale=scale).check()
+    found = next(v for v in findings.verdicts if v.claim == "initialisation")
+    assert found.details["scale"] == pytest.approx([10 * scale, scale, 0.1 * scale, 0.01 * scale])

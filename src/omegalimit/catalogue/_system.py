@@ -1,9 +1,8 @@
 """What a system of the catalogue is: a frozen dataclass whose fields are its options, with `check` and `counters`."""
 
 import abc
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..claims import Outcome, Verdict
@@ -77,12 +76,3 @@ class AbstractSystem(abc.ABC):
     @abc.abstractmethod
     def counters(self) -> Mapping[str, Counter]:
         """The counter-instances by name."""
-
-
-@contextlib.contextmanager
-def user_error(prefix: str) -> Iterator[None]:
-    """Prefix the message of a `ValueError` raised inside, so that it names the file or option it is about."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{prefix}: {error}") from None

@@ -125,7 +125,8 @@ def gradient_flow(
     - `judge`: `(direction, selection, multipliers) -> gap`, the certificate of the predicted limit; without it a limit
       is a KKT point of the margin problem in parameter space at which no direction grows.
     - `tol`: the gap that a certified limit point must reach.
-    - `twin`: run again with ten times the cap, unless the first run came to no direction.
+    - `twin`: run again with ten times the cap, unless the first run came to no direction or
+      that cap would pass 1e9.
     - `until_log_time`: stop at this natural log of physical time instead (before the cap).
     - `max_evaluations`: of the field, over the whole run; when they are spent the ending is a plateau.
 
@@ -161,11 +162,11 @@ def gradient_flow(
     with double_precision(), one_blas_thread():
         run = _Run(problem, theta, cap, method, rtol, judge, tol, polishing, until_log_time, max_evaluations, progress)
         result = run.result()
-    if twin and result.ending in (Ending.CERTIFIED, Ending.STATIONARY):
+    if twin and result.ending in (Ending.CERTIFIED, Ending.STATIONARY) and 10 * result.cap <= MAX_CAP:
         again = gradient_flow(
             problem,
             theta,
-            cap=min(10 * result.cap, 10 * MAX_CAP),
+            cap=10 * result.cap,
             method=method,
             rtol=rtol,
             judge=judge,

@@ -151,9 +151,9 @@ def rank_one_start(system: "SoftmaxAttention", progress: Progress) -> list[Verdi
     runs = []
     for i, factor in enumerate((1.0, 10.0, 0.1, 0.01)):
         progress("starts", i / 4)
-        other = dataclasses.replace(system, scale=system.scale * factor)
-        start = other.scaled(theta, data, model)
-        runs.append(other.experiment("kq", data, "kq", model=model, start=start, twin=i == 0, max_evaluations=400_000))
+        start, scale = factor * system.scaled(theta, data, model), factor * system.scale
+        options = {"model": model, "start": start, "scale": scale, "twin": i == 0, "max_evaluations": 400_000}
+        runs.append(system.experiment("kq", data, "kq", **options))
     return [max_margin(runs[0]), selected_max_margin(runs[0]), initialisation(runs[0], runs[1:])]
 
 

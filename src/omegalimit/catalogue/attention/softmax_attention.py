@@ -285,7 +285,7 @@ class SoftmaxAttention(AbstractSystem):
             loss=self.loss,
             cap=self.cap,
             label=label,
-            scale=self.scale,
+            scale=options.pop("scale", self.scale),
             progress=progress,
             **options,
         )
@@ -307,8 +307,8 @@ class SoftmaxAttention(AbstractSystem):
         for k, factor in enumerate(SCALES if arrived else ()):
             progress("starts of other scales", 0.5 + 0.5 * k / len(SCALES))
             if factor != 1.0:
-                other = dataclasses.replace(self, scale=self.scale * factor)
-                others.append(other.experiment(name, data, label, twin=False, limits=e.limits, start=e.start * factor))
+                start, scale = e.start * factor, self.scale * factor
+                others.append(self.experiment(name, data, label, twin=False, limits=e.limits, start=start, scale=scale))
         verdicts.append(initialisation(e, others))
         return e, verdicts
 
