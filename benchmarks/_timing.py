@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def limit_this_process(seconds: int, n_bytes: int | None = None) -> None:
     """End this process when it has used `seconds` more of CPU time, or more than `n_bytes` of address space."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = int(used.ru_utime + used.ru_stime) + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    # The soft limit raises SIGXCPU, by which `cell` knows it from a process killed for memory.
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
     if n_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (n_bytes, n_bytes))
 
@@ -48,8 +50,9 @@ def limit_this_process(seconds: int, n_bytes: int | None = None) -> None:
 def cell(script: str, *arguments: object, seconds: int) -> dict[str, Any]:
     """What `script --cell arguments` printed, run in a child process; `{"ended": why}` when it did not come to an end.
 
-    The child counts its CPU seconds itself (`limit_this_process`); on the wall it may take four times as long.
+    The child counts its CPU seconds itself (`limit_this_process`); on the wall it may take ten times as long.
     """
+    wall = 10 * seconds + 60
     child = subprocess.Popen(
         [sys.executable, script, "--cell", *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -58,17 +61,19 @@ def cell(script: str, *arguments: object, seconds: int) -> dict[str, Any]:
         env=os.environ | ONE_THREAD,
     )
     try:
-        output, errors = child.communicate(timeout=4 * seconds + 60)
+        output, errors = child.communicate(timeout=wall)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
-        return {"ended": f"> {seconds}"}
+        return {"ended": f"> {wall} s on the wall"}
     if child.returncode == 0:
         return json.loads(output.splitlines()[-1])
     if "alloc" in errors or "Memory" in errors:
         return {"ended": "out of memory"}
-    if child.returncode < 0:
+    if child.returncode == -signal.SIGXCPU:
         return {"ended": f"> {seconds}"}
+    if child.returncode < 0:
+        return {"ended": f"killed by {signal.Signals(-child.returncode).name}"}
     return {"ended": (errors.strip().splitlines() or ["no output"])[-1][:200]}
 
 
@@ -79,7 +84,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 def machine() -> dict[str, Any]:
     """Where and with what this was measured."""
-    names = ("omegalimit", "jax", "numpy", "scipy", "cvxpy", "clarabel", "scs")
+    names = ("omegalimit", "jax", "numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp", "highspy", "scikit-learn")
     cpuinfo, model = Path("/proc/cpuinfo"), platform.processor() or platform.machine()
     if cpuinfo.exists():
         model = next((s.split(":")[1].strip() for s in cpuinfo.open() if s.startswith("model name")), model)

@@ -2,9 +2,10 @@
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--json FILE]
 
-nuclear: the limit problem beside CVXPY; attention: 100 random instances beside the usual training loop; growth: time,
-memory and operations with n, L, d; startup: fresh processes. It needs the extra `tests` (CVXPY with Clarabel and SCS).
-The whole takes up to an hour, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
+nuclear: the limit problem beside CVXPY; margins: the other norms beside CVXPY, HiGHS and scikit-learn; attention: 100
+random instances beside the usual training loop; growth: time, memory and operations with n, L, d; startup: fresh
+processes. It needs the extra `tests` (CVXPY with its solvers).
+The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
 
 import argparse
@@ -14,10 +15,11 @@ from pathlib import Path
 import _timing
 import attention
 import growth
+import margins
 import nuclear
 import startup
 
-BENCHMARKS = {"nuclear": nuclear, "attention": attention, "growth": growth, "startup": startup}
+BENCHMARKS = {"nuclear": nuclear, "margins": margins, "attention": attention, "growth": growth, "startup": startup}
 
 
 def main() -> None:

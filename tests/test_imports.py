@@ -34,11 +34,12 @@ MAY_IMPORT = {
     "limits": {"certificate"},
     "solvers": {"limits", "certificate"},
     "rigorous": {"limits", "certificate"},
+    "proof": {"limits", "rigorous"},
     "record": {"trajectory", "certificate", "claims"},
     "catalogue": BEFORE_THE_CATALOGUE,
     "diagnose": {"trajectory", "limits", "solvers", "certificate", "claims"},
     "estimators": {"trajectory", "limits", "solvers", "certificate", "claims"},
-    "report": {"record", "claims"},
+    "report": {"record", "claims", "certificate"},
     "sweep": {"catalogue", "record"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the door and the command: any room
@@ -124,6 +125,9 @@ QUICK = {
     "from omegalimit.cli import main; main(['--version'])": (*HEAVY, "numpy"),
     "from omegalimit.cli import main; main(['--help'])": (*HEAVY, "numpy"),
     "from omegalimit.cli import main; main(['run', 'no-such-system'])": (*HEAVY, "numpy"),
+    "from omegalimit.cli import main; main(['solve', '--help'])": (*HEAVY, "numpy"),
+    "from omegalimit.cli import main; main(['certify', 'max-margin', '--help'])": (*HEAVY, "numpy"),
+    "from omegalimit.cli import main; main(['solve', 'no-such-limit'])": (*HEAVY, "numpy"),
     "from omegalimit import Verdict, Outcome, load": (*HEAVY, "numpy"),
     "import omegalimit.record": (*HEAVY, "numpy"),
 }

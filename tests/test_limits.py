@@ -1,35 +1,22 @@
 """The certificate: bounds that hold for any candidate, exact where the answer is known, no credit that is not due."""
 
+import dataclasses
 import tracemalloc
 from decimal import Decimal, localcontext
 
+import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from _margins import CASES, VECTORS, by_conic_solver, changed, separable, stated
 from omegalimit.limits import MaxMargin
 from omegalimit.solvers import solve
 
-NORMS = ("l1", "l2", "frobenius", "nuclear")
-
-
-def separable(norm, seed, *, n_constraints=12, d=7):
-    """A problem with a planted point of positive margin, so that the maximum margin is positive."""
-    rng = np.random.default_rng(seed)
-    if norm in ("l1", "l2"):
-        rows, planted = rng.normal(size=(n_constraints, d)), rng.normal(size=d)
-        return MaxMargin(norm, rows=rows * np.sign(rows @ planted)[:, None])
-    left, right = rng.normal(size=(n_constraints, d)), rng.normal(size=(n_constraints, d - 2))
-    signs = np.sign(np.einsum("ki,ij,kj->k", left, rng.normal(size=(d, d - 2)), right))
-    return MaxMargin(norm, left=left * signs[:, None], right=right)
-
-
-def rescaled(limit, factor):
-    if limit.rows is not None:
-        return MaxMargin(limit.norm, rows=limit.rows * factor)
-    return MaxMargin(limit.norm, left=limit.left * factor, right=limit.right)
-
+NORMS = tuple(CASES)
 
 # Laws.
 
@@ -66,7 +53,7 @@ def test_bounds_enclose_the_optimum_of_a_solver_and_flag_a_corrupted_pair(norm, 
 def test_a_power_of_two_changes_no_digit(norm, factor):
     limit, rng = separable(norm, 1), np.random.default_rng(0)
     point, p = rng.normal(size=limit.shape), rng.exponential(size=limit.n_constraints)
-    plain, scaled = limit.certify(point, p), rescaled(limit, factor).certify(point * factor, p)
+    plain, scaled = limit.certify(point, p), changed(limit, factor=factor).certify(point * factor, p)
     assert (scaled.lower, scaled.upper, scaled.slack) == tuple(
         factor * value for value in (plain.lower, plain.upper, plain.slack)
     )
@@ -82,7 +69,7 @@ def test_scale_of_data_point_and_multipliers_changes_no_gap(norm, factor, given)
     best = solve(limit).certificate
     p = best.multipliers if given else None
     plain = limit.certify(best.point, p)
-    for other, point in ((rescaled(limit, factor), best.point), (limit, best.point * factor)):
+    for other, point in ((changed(limit, factor=factor), best.point), (limit, best.point * factor)):
         scaled = other.certify(point, None if p is None else p * factor)
         # Rounding of the scaled data: a few units of the last place, magnified by |A| / gamma*.
         assert abs(scaled.gap - plain.gap) <= plain.relative_slack + scaled.relative_slack
@@ -117,17 +104,161 @@ def test_margins_combination_and_norms_are_adjoint_and_dual(norm):
 # Closed forms.
 
 
-@pytest.mark.parametrize(("norm", "power"), [("l1", 1), ("l2", 0.5), ("frobenius", 0.5), ("nuclear", 1)])
+@pytest.mark.parametrize(
+    ("case", "power"),
+    [
+        *(("l1", 1), ("l2", 0.5), ("linf", 0), ("lp-1.3", 1 / 1.3), ("lp-4", 0.25), ("nuclear", 1), ("spectral", 0)),
+        *(("frobenius", 0.5), ("schatten-1.5", 1 / 1.5), ("schatten-4", 0.25), ("nuclear of matrices", 1)),
+        *(("spectral of matrices", 0), ("schatten-4 of matrices", 0.25), ("frobenius of matrices", 0.5)),
+    ],
+)
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_one_constraint_per_axis(norm, power, d):
-    eye = np.eye(d)
-    limit = MaxMargin(norm, rows=eye) if norm in ("l1", "l2") else MaxMargin(norm, left=eye, right=eye)
-    point = np.ones(d) if norm in ("l1", "l2") else eye
+def test_one_constraint_per_axis(case, power, d):
+    """The optimum is the vector of ones, or the identity: its size is d to the power 1/p."""
+    eye, kind = np.eye(d), CASES[case][1]
+    if kind == "rows":
+        limit, point = stated(case, rows=eye), np.ones(d)
+    else:
+        arrays = {"left": eye, "right": eye} if kind == "factors" else {"rows": np.einsum("ki,kj->kij", eye, eye)}
+        limit, point = stated(case, **arrays), eye
     for p in (np.ones(d), None):
         certificate = limit.certify(point, p)
+        # A power and a sum of d numbers: a few units of the last place.
         assert certificate.lower == pytest.approx(d**-power, rel=1e-15)
         assert certificate.upper == pytest.approx(d**-power, rel=1e-15)
         assert certificate.multipliers_given is (p is not None)
+
+
+def test_groups_and_frequencies_by_hand():
+    limit = MaxMargin("group-l1", rows=[[3.0, 1.0, 4.0]], groups=[7, -1, 7])
+    assert limit.norm_of([3, 1, 4]) == pytest.approx(6, rel=1e-15)
+    assert limit.dual_norm_of([3, 1, 4]) == pytest.approx(5, rel=1e-15)
+    # A constant has one frequency, of size sqrt(d); the unit impulse has all of them, of size 1 / sqrt(d).
+    limit = MaxMargin("fourier-l1", rows=np.eye(4))
+    assert limit.norm_of(np.ones(4)) == pytest.approx(2, rel=1e-15)
+    assert limit.dual_norm_of(np.ones(4)) == pytest.approx(2, rel=1e-15)
+    assert limit.norm_of([0, 1, 0, 0]) == pytest.approx(2, rel=1e-15)
+    assert limit.dual_norm_of([0, 1, 0, 0]) == pytest.approx(0.5, rel=1e-15)
+    plain = MaxMargin("fourier-l1", rows=np.eye(5), n_plain=1)
+    assert plain.norm_of([0, 1, 0, 0, -3]) == pytest.approx(5, rel=1e-15)
+
+
+# Intercepts.
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_free_intercept_is_balanced_and_the_best_is_found(norm):
+    limit, rng = separable(norm, 3, intercept="free"), np.random.default_rng(0)
+    point, p = rng.normal(size=limit.shape), rng.exponential(size=limit.n_constraints)
+    best = limit.certify(point, p)
+    assert best.intercept_kind == "free"
+    assert limit.labels is not None
+    assert limit.labels @ best.multipliers == pytest.approx(0, abs=1e-15)
+    for shift in (-0.1, 0.1):
+        worse = limit.certify(best.point, p, intercept=best.intercept + shift)
+        assert worse.lower < best.lower
+        assert worse.upper == pytest.approx(best.upper, rel=1e-14)
+    again = limit.certify(7 * best.point, p, intercept=7 * best.intercept)
+    assert again.lower == pytest.approx(best.lower, rel=1e-13)
+
+
+@pytest.mark.parametrize("norm", VECTORS)
+def test_a_penalised_intercept_is_one_more_coordinate(norm):
+    limit, rng = separable(norm, 3, intercept="penalised"), np.random.default_rng(0)
+    w, b, p = rng.normal(size=limit.shape), 0.7, rng.exponential(size=limit.n_constraints)
+    certificate = limit.certify(w, p, intercept=b)
+    assert certificate.intercept_kind == "penalised"
+    length = limit.norm_of(w)
+    size = {"l2": np.hypot(length, b), "linf": max(length, b)}.get(norm, length + b)
+    if norm.startswith("lp"):
+        size = (length**limit.p + b**limit.p) ** (1 / limit.p)
+    # The same numbers by another road: a few units of the last place.
+    assert certificate.lower == pytest.approx((limit.rows @ w + limit.labels * b).min() / size, rel=1e-13)
+    assert certificate.upper >= limit.dual_norm_of(limit.combine(certificate.multipliers)) * (1 - 1e-15)
+    assert certificate.upper >= abs(limit.labels @ certificate.multipliers)
+
+
+def test_two_points_need_their_intercept():
+    """x = 1 and x = 2 of unlike labels: no direction through the origin separates them, the intercept -1.5 does."""
+    X, y = [[1.0], [2.0]], [-1, 1]
+    for norm in ("l1", "l2", "linf", "group-l1"):
+        groups = [0] if norm == "group-l1" else None
+        free = MaxMargin.from_labels(norm, X, y, intercept="free", groups=groups).certify([1.0], [1, 1])
+        assert (free.lower, free.upper, free.intercept) == (0.5, 0.5, -3.0)
+        none = MaxMargin.from_labels(norm, X, y, groups=groups).certify([1.0], [2, 1])
+        assert (none.lower, none.upper, none.intercept) == (-1.0, 0.0, None)
+
+
+def test_rows_of_zeros_are_no_fault_with_an_intercept():
+    free = MaxMargin.from_labels("l2", [[0.0], [2.0]], [-1, 1], intercept="free").certify([1.0], [1, 1])
+    assert (free.lower, free.upper, free.intercept) == (1.0, 1.0, -1.0)
+
+
+# Kinds of data.
+
+
+@pytest.mark.parametrize("norm", VECTORS)
+@pytest.mark.parametrize("intercept", ["none", "free", "penalised"])
+def test_sparse_rows_are_the_same_problem(norm, intercept):
+    dense = separable(norm, 5, intercept=intercept)
+    sparse = dataclasses.replace(dense, rows=scipy.sparse.coo_array(dense.rows))
+    rng = np.random.default_rng(0)
+    point, p = rng.normal(size=dense.shape), rng.exponential(size=dense.n_constraints)
+    b = None if intercept == "none" else 0.4
+    here, there = dense.certify(point, p, intercept=b), sparse.certify(point, p, intercept=b)
+    assert there.lower == pytest.approx(here.lower, rel=1e-13)
+    assert there.upper == pytest.approx(here.upper, rel=1e-13)
+    assert there.slack == pytest.approx(here.slack, rel=1e-2)
+    np.testing.assert_allclose(sparse.sizes, dense.sizes, rtol=1e-14)
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "spectral", "schatten-4"])
+def test_matrices_of_rank_one_are_the_same_problem_as_their_factors(norm):
+    factors, rng = separable(norm, 6), np.random.default_rng(0)
+    matrices = stated(norm, rows=np.einsum("ki,kj->kij", factors.left, factors.right))
+    point, p = rng.normal(size=factors.shape), rng.exponential(size=factors.n_constraints)
+    for multipliers in (p, None):
+        here, there = factors.certify(point, multipliers), matrices.certify(point, multipliers)
+        assert there.lower == pytest.approx(here.lower, rel=1e-12)
+        assert there.upper == pytest.approx(here.upper, rel=1e-6)  # found multipliers: least squares of a Gram matrix
+    np.testing.assert_allclose(matrices.sizes, factors.sizes, rtol=1e-14)
+
+
+def test_arrays_of_other_libraries_are_taken_as_they_are():
+    rows, point, p = np.array([[1.0, 2.0], [3.0, -1.0]]), [1.0, 1.0], [0.5, 0.5]
+    plain = MaxMargin("l2", rows=rows).certify(point, p)
+    frame = pandas.DataFrame(rows, columns=["a", "b"])
+    for same in (frame, jnp.asarray(rows, dtype=jnp.float32), scipy.sparse.csc_matrix(rows), rows.tolist()):
+        certificate = MaxMargin("l2", rows=same).certify(point, p)
+        assert (certificate.lower, certificate.upper) == (plain.lower, plain.upper)
+    X = scipy.sparse.csr_array(rows)
+    labelled = MaxMargin.from_labels("l2", X, pandas.Series([1, -1]))
+    np.testing.assert_array_equal(labelled.rows.toarray(), rows * [[1], [-1]])
+
+
+def test_a_convex_modelling_tools_answer_is_taken_as_it_is():
+    limit = separable("l1", 0)
+    _, point, dual, _ = by_conic_solver(limit)
+    # Clarabel ends at 1e-8; a column as it comes from `cp.Variable((d, 1))`, duals as a list of scalars.
+    assert limit.certify(point, dual).gap < 1e-6
+    assert limit.certify(point[:, None], list(dual[:, None])).gap < 1e-6
+    assert message(lambda: limit.certify(None)) == "`point` is None: was the problem that it comes from solved?"  # pyright: ignore[reportArgumentType]
+
+
+def test_the_gap_is_the_sum_of_stationarity_and_complementarity():
+    limit, rng = separable("l2", 1), np.random.default_rng(0)
+    best = solve(limit).certificate
+    turned = limit.certify(best.point + 0.1 * rng.normal(size=limit.shape), best.multipliers)
+    assert turned.gap == pytest.approx(turned.stationarity + turned.complementarity, rel=1e-12)
+    # Multipliers on a constraint that is not active: complementarity alone, for the optimal point.
+    spread = limit.certify(best.point, best.multipliers + 0.1)
+    assert spread.complementarity > 1e-2
+    assert best.stationarity < 1e-12
+    assert np.all(best.multipliers[best.support] > 0)
+    np.testing.assert_allclose(limit.margins(best.point)[best.support], 1, rtol=1e-12)
+
+
+# Rounding.
 
 
 def test_slack_bounds_the_rounding_error_against_exact_arithmetic():
@@ -199,7 +330,7 @@ def test_a_tiny_gap_is_no_proof_of_rank():
     assert np.all(best.point > 0)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", ["l1", "l2", "frobenius", "nuclear", "nuclear of matrices"])
 def test_delta_rank_holds_for_the_optimum_and_is_the_smallest_proved(norm):
     limit = separable(norm, 5, n_constraints=6, d=9)
     best = solve(limit).certificate
@@ -214,7 +345,9 @@ def test_delta_rank_holds_for_the_optimum_and_is_the_smallest_proved(norm):
         assert again.delta <= delta
         tail = values[again.rank :]
         share = (
-            tail.sum() / values.sum() if norm in ("l1", "nuclear") else np.linalg.norm(tail) / np.linalg.norm(values)
+            tail.sum() / values.sum()
+            if norm not in ("l2", "frobenius")
+            else np.linalg.norm(tail) / np.linalg.norm(values)
         )
         assert share <= again.delta
     ranks = [limit.certify(best.point, best.multipliers, delta=delta).delta_rank for delta in (0.9, 0.5)]
@@ -264,31 +397,141 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
     [
         (
             lambda: MaxMargin("l3", rows=ROWS),
-            "`norm` must be one of frobenius, l1, l2, nuclear; got 'l3'.",
+            "`norm` must be one of fourier-l1, frobenius, group-l1, l1, l2, linf, lp, nuclear, schatten, spectral; "
+            "got 'l3'.",
         ),
         (
             lambda: MaxMargin("frobenius", rows=ROWS),
-            "The norm 'frobenius' does not go with vector rows, whose norms are l1 and l2; you probably mean 'l2'.",
+            "'frobenius' is a norm of matrices, and `rows` of shape (2, 2) are vectors; you probably mean 'l2'.",
         ),
         (
-            lambda: MaxMargin("nuclear", rows=ROWS),
-            "The norm 'nuclear' does not go with vector rows, whose norms are l1 and l2; you probably mean 'l1'.",
+            lambda: MaxMargin("schatten", rows=ROWS, p=3),
+            "'schatten' is a norm of matrices, and `rows` of shape (2, 2) are vectors; you probably mean 'lp'.",
+        ),
+        (
+            lambda: MaxMargin("spectral", rows=ROWS),
+            "'spectral' is a norm of matrices, and `rows` of shape (2, 2) are vectors; you probably mean 'linf'.",
         ),
         (
             lambda: MaxMargin("l2", left=ROWS, right=ROWS),
-            "The norm 'l2' does not go with factors, whose `W` is a matrix; you probably mean 'frobenius'.",
+            "'l2' is a norm of vectors, and `left` with `right` are matrices; you probably mean 'frobenius'.",
         ),
         (
-            lambda: MaxMargin("l1", left=ROWS, right=ROWS),
-            "The norm 'l1' does not go with factors, whose `W` is a matrix; you probably mean 'nuclear'.",
+            lambda: MaxMargin("l1", rows=ROWS[None]),
+            "'l1' is a norm of vectors, and `rows` of shape (1, 2, 2) are matrices; you probably mean 'nuclear'.",
         ),
         (
             lambda: MaxMargin("l2"),
-            "Pass `rows` of shape (N, d), or `left` of shape (N, d1) and `right` of shape (N, d2); got neither.",
+            "Pass `rows` of shape (N, d) or (N, d1, d2), or `left` of shape (N, d1) and `right` of shape (N, d2); "
+            "got neither.",
         ),
         (
             lambda: MaxMargin("nuclear", left=ROWS),
-            "Pass `rows` of shape (N, d), or `left` of shape (N, d1) and `right` of shape (N, d2); got `left`.",
+            "Pass `rows` of shape (N, d) or (N, d1, d2), or `left` of shape (N, d1) and `right` of shape (N, d2); "
+            "got `left`.",
+        ),
+        (
+            lambda: MaxMargin("lp", rows=ROWS),
+            "The norm 'lp' needs `p`, a number above 1; got none.",
+        ),
+        (
+            lambda: MaxMargin("lp", rows=ROWS, p=1),
+            "`p` must be above 1 and finite; got 1. For 1 take 'l1', for infinity 'linf'.",
+        ),
+        (
+            lambda: MaxMargin("schatten", rows=ROWS[None], p=np.inf),
+            "`p` must be above 1 and finite; got inf. For 1 take 'nuclear', for infinity 'spectral'.",
+        ),
+        (
+            lambda: MaxMargin("lp", rows=ROWS, p="3"),  # pyright: ignore[reportArgumentType]
+            "`p` must be a number above 1; got '3'.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS, p=2),
+            "The norm 'l2' takes no `p`; got 2. Norms with `p` are 'lp' and 'schatten'.",
+        ),
+        (
+            lambda: MaxMargin("group-l1", rows=ROWS),
+            "The norm 'group-l1' needs `groups`: one integer label for each column; got none.",
+        ),
+        (
+            lambda: MaxMargin("group-l1", rows=ROWS, groups=[1]),  # pyright: ignore[reportArgumentType]
+            "`groups` must hold one label for each of the 2 columns; got shape (1,).",
+        ),
+        (
+            lambda: MaxMargin("group-l1", rows=ROWS, groups=[1.0, 2.0]),  # pyright: ignore[reportArgumentType]
+            "`groups` must hold integers, one for each column; got an array of float64.",
+        ),
+        (
+            lambda: MaxMargin("l1", rows=ROWS, groups=[1, 2]),  # pyright: ignore[reportArgumentType]
+            "The norm 'l1' takes no `groups`; you probably mean 'group-l1'.",
+        ),
+        (
+            lambda: MaxMargin("fourier-l1", rows=ROWS, n_plain=2),
+            "`n_plain` must be an integer from 0 to d - 1 = 1; got 2.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS, intercept="yes"),
+            "`intercept` must be one of none, free, penalised; got 'yes'.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS, intercept="free"),
+            "intercept='free' needs `labels`: +1 or -1 for each of the constraints.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS, labels=np.ones(2)),
+            "`labels` belong to an intercept; pass intercept='free' or 'penalised', or no labels.",
+        ),
+        (
+            lambda: MaxMargin("nuclear", rows=ROWS[None], intercept="penalised", labels=np.ones(1)),
+            "A penalised intercept is a coordinate of a vector, and 'nuclear' is a norm of matrices; "
+            "take intercept='free' or 'none'.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1, 1], intercept="free"),
+            "With a free intercept both labels must occur; all 2 are +1, and the margin has no bound: "
+            "the intercept alone separates them.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [0, 1]),
+            "`y` must hold only -1 and +1; `y[0]` is 0 (values seen: 0, 1); for labels in {0, 1} pass `2 * y - 1`.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1]),
+            "`y` must hold one label for each of the 2 rows of `X`; got shape (1,).",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS).certify([1.0, 1.0], intercept=2),
+            "`intercept` is 2, but the problem has none; state it with intercept='free' or 'penalised'.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1, -1], intercept="penalised").certify([1.0, 1.0]),
+            "`intercept` is missing: with a penalised intercept it is part of the candidate.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1, -1], intercept="free").certify([1.0, 1.0], intercept=np.nan),
+            "`intercept` must be finite; got nan.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1, -1], intercept="free").certify([1.0, 1.0], intercept=1e200),
+            "`intercept` is 1e+200, so large beside the point that its margins leave double precision.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, [1, -1], intercept="free").certify([1.0, 1.0], [0.0, 1.0]),
+            "`multipliers` have positive entries on one label only; a free intercept needs some on both. "
+            "To have them found from the point, pass None.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=ROWS).certify([1.0, 1.0], delta=-1),
+            "`delta` must lie in [0, 1); got -1.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=np.ma.masked_array(ROWS, ROWS > 3)),
+            "`rows` is a masked array; drop or fill what is masked first.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=scipy.sparse.csr_array([[1.0, np.nan]])),
+            "`rows.data[1]` is nan; every entry must be finite.",
         ),
         (
             lambda: MaxMargin("nuclear", left=ROWS, right=ROWS[:1]),
@@ -296,19 +539,19 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
         ),
         (
             lambda: MaxMargin("l2", rows=np.array([1.0, 2.0])),
-            "`rows` must have two dimensions and at least one entry; got shape (2,).",
+            "`rows` must have shape (N, d) or (N, d1, d2) and at least one entry; got (2,).",
         ),
         (
             lambda: MaxMargin("l2", rows=np.zeros((0, 3))),
-            "`rows` must have two dimensions and at least one entry; got shape (0, 3).",
+            "`rows` must have shape (N, d) or (N, d1, d2) and at least one entry; got (0, 3).",
         ),
         (
             lambda: MaxMargin("l2", rows=np.array([[1.0, np.nan]])),
-            "`rows` must be finite; entry [0, 1] is nan.",
+            "`rows[0, 1]` is nan; every entry must be finite.",
         ),
         (
             lambda: MaxMargin("l2", rows=np.array([[1j, 2.0]])),
-            "`rows` must hold real numbers; got an array of complex128.",
+            "`rows` has complex entries (complex128); it must be real: pass `rows.real` if that is meant.",
         ),
         (
             lambda: MaxMargin("nuclear", left=ROWS * 1e-200, right=ROWS * 1e-200),
@@ -320,7 +563,7 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
         ),
         (
             lambda: MaxMargin("l2", rows=ROWS).certify([1.0, np.inf]),
-            "`point` must be finite; entry [1] is inf.",
+            "`point[1]` is inf; every entry must be finite.",
         ),
         (
             lambda: MaxMargin("l2", rows=ROWS).certify([1.0, 2.0, 3.0]),

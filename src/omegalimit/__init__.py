@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .claims import Outcome as Outcome
     from .claims import Verdict as Verdict
     from .data import TokenData as TokenData
+    from .estimators import MaxMarginClassifier as MaxMarginClassifier
     from .flows import Arrival as Arrival
     from .flows import DescentResult as DescentResult
     from .flows import FlowResult as FlowResult
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
     from .flows import measure as measure
     from .flows import predicted_gap as predicted_gap
     from .flows import time_constant as time_constant
+    from .limits import Face as Face
     from .limits import MaxMargin as MaxMargin
+    from .limits import margin_ratio as margin_ratio
+    from .limits import optimal_face as optimal_face
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
+    from .proof import write_proof as write_proof
     from .record import Record as Record
     from .record import read as read_record  # noqa: F401
     from .record import write as write_record  # noqa: F401
+    from .rigorous import ProvenBounds as ProvenBounds
+    from .rigorous import prove as prove
     from .solvers import Solution as Solution
     from .solvers import solve as solve
     from .trajectory import Ending as Ending
@@ -54,6 +61,13 @@ _PUBLIC = {
     "Certificate": "certificate:Certificate",
     "Kind": "claims:Kind",
     "MaxMargin": "limits:MaxMargin",
+    "MaxMarginClassifier": "estimators:MaxMarginClassifier",
+    "Face": "limits:Face",
+    "margin_ratio": "limits:margin_ratio",
+    "optimal_face": "limits:optimal_face",
+    "ProvenBounds": "rigorous:ProvenBounds",
+    "prove": "rigorous:prove",
+    "write_proof": "proof:write_proof",
     "Outcome": "claims:Outcome",
     "Record": "record:Record",
     "SYSTEMS": "catalogue:SYSTEMS",

@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -11,8 +11,9 @@ class DeltaRank:
     """Every optimum has all but the share `delta` of its norm in a space of dimension (or on a support of size) `rank`.
 
     Proved from the dual (von Neumann's trace inequality): with `|M| = 1` in the dual norm and `s_i` its sorted
-    singular values (for l1: sorted absolute entries), every optimum `W` of norm one has
-    `sum_i (1 - s_i) sigma_i(W) <= gap`, hence `delta = gap / (1 - s_{rank+1})`. Derived here.
+    singular values (l1: sorted absolute entries; group and Fourier l1: sorted sizes of the groups or coefficients),
+    every optimum `W` of norm one has `sum_i (1 - s_i) sigma_i(W) <= gap`, hence `delta = gap / (1 - s_{rank+1})`.
+    Derived here.
     """
 
     rank: int
@@ -23,11 +24,19 @@ class DeltaRank:
 class Certificate:
     """Bounds `lower <= gamma* <= upper` on the maximum margin `gamma* = max_W min_k <A_k, W> / |W|`.
 
-    - `lower`: the candidate's own margin `min_k <A_k, W> / |W|`; negative where it misclassifies, never clipped.
+    With an intercept `b` the margins are `<A_k, W> + y_k b`; below, `m_k` are the margins of the point of norm one.
+
+    - `lower`: the candidate's own margin `min_k m_k`; negative where it misclassifies, never clipped.
     - `upper`: `|sum_k p_k A_k|` in the dual norm, with `p` the multipliers clipped to be non-negative, of sum one.
+    - `average`: `sum_k p_k m_k`, which lies between the two: `upper - average` is what the pair lacks in stationarity,
+      `average - lower` what it lacks in complementarity.
     - `slack`: rounding error of either bound, absolute, first-order estimate (about `eps * max_k |A_k|`).
     - `point`: the candidate scaled to least margin 1 (as given, scaled to norm 1, when its margin is not positive).
-    - `multipliers`: `p`, shape `(N,)`.
+    - `intercept`: `b`, scaled like the point; `None` when the problem has none.
+    - `intercept_kind`: `"none"`, `"free"` (`b` is not in the norm) or `"penalised"` (the norm is that of `(W, b)`).
+    - `multipliers`: `p`, shape `(N,)`; with a free intercept also scaled to `sum_k y_k p_k = 0`.
+    - `support`: indices of the constraints that hold the solution: `p_k > 0`, and `p_k` above the share by which `m_k`
+      exceeds the least margin. A reading of the pair, not a proof.
     - `n_clipped`, `clipped_mass`: how many multipliers were negative, and their share of the absolute sum.
     - `delta_rank`: see `DeltaRank`; `None` where nothing can be proved.
     - `multipliers_given`: false when the multipliers were found here by non-negative least squares, which loses
@@ -36,9 +45,13 @@ class Certificate:
 
     lower: float
     upper: float
+    average: float
     slack: float
     point: Float[np.ndarray, "..."]
+    intercept: float | None
+    intercept_kind: str
     multipliers: Float[np.ndarray, " N"]
+    support: Int[np.ndarray, " S"]
     n_clipped: int
     clipped_mass: float
     delta_rank: DeltaRank | None
@@ -48,6 +61,16 @@ class Certificate:
     def gap(self) -> float:
         """`(upper - lower) / upper`: zero if and only if the pair is optimal; `inf` when `upper` is zero."""
         return (self.upper - self.lower) / self.upper if self.upper > 0 else float("inf")
+
+    @property
+    def stationarity(self) -> float:
+        """`(upper - average) / upper`, the part of `gap` that the point's direction causes; `inf` when `upper` is 0."""
+        return (self.upper - self.average) / self.upper if self.upper > 0 else float("inf")
+
+    @property
+    def complementarity(self) -> float:
+        """`(average - lower) / upper`, the part of `gap` from multipliers on constraints that are not active."""
+        return (self.average - self.lower) / self.upper if self.upper > 0 else float("inf")
 
     @property
     def relative_slack(self) -> float:

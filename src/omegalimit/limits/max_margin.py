@@ -1,337 +1,415 @@
-"""Maximum margin in a norm, over dense rows or rank-one factors, with a certificate that trusts no solver."""
+"""Maximum margin in a norm, over vectors, rank-one factors or matrices, with a certificate that trusts no solver."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+import scipy.sparse
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from .._checks import check_labels, shape_text, to_float64
 from ..certificate import Certificate, DeltaRank
+from ._arrays import check_range, checked, constraints_of, data_array, split, squeezed
 from ._stationarity import stationary_multipliers
+from .constraints import AbstractConstraints
+from .norms import INSTEAD, MATRIX_NORMS, NAMES, VECTOR_NORMS, AbstractNorm, make_norm
 
 EPS = float(np.finfo(float).eps)
 # Beyond 2**1000 the bounds themselves leave double precision.
 _LARGEST_EXPONENT = 1000
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Norm:
-    """One line of the table of norms: which data it takes, the norm, its dual, and how the dual proves a rank."""
-
-    data: str
-    norm: Callable[[np.ndarray], float]
-    dual: Callable[[np.ndarray], float]
-    spectrum: Callable[[np.ndarray], np.ndarray]
-    euclidean: bool
-    instead: str
-
-
-def _singular_values(G):
-    return np.linalg.svd(G, compute_uv=False)
-
-
-def _sorted_entries(G):
-    return -np.sort(-np.abs(G))
-
-
-def _root_of_squares(G):
-    return float(np.sqrt(np.vdot(G, G)))
-
-
-_NORMS = {
-    "l1": _Norm(
-        data="rows",
-        norm=lambda w: float(np.abs(w).sum()),
-        dual=lambda g: float(np.abs(g).max()),
-        spectrum=_sorted_entries,
-        euclidean=False,
-        instead="nuclear",
-    ),
-    "l2": _Norm(
-        data="rows",
-        norm=_root_of_squares,
-        dual=_root_of_squares,
-        spectrum=_sorted_entries,
-        euclidean=True,
-        instead="frobenius",
-    ),
-    "frobenius": _Norm(
-        data="factors",
-        norm=_root_of_squares,
-        dual=_root_of_squares,
-        spectrum=_singular_values,
-        euclidean=True,
-        instead="l2",
-    ),
-    "nuclear": _Norm(
-        data="factors",
-        norm=lambda W: float(_singular_values(W).sum()),
-        dual=lambda G: float(_singular_values(G)[0]),
-        spectrum=_singular_values,
-        euclidean=False,
-        instead="l1",
-    ),
-}
+# An intercept this much larger than what the point contributes leaves double precision with it.
+_LARGEST_INTERCEPT = 2.0**400
+INTERCEPTS = ("none", "free", "penalised")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MaxMargin:
     """The maximum margin `gamma* = max_W min_k <A_k, W> / |W|` in a norm.
 
-    `MaxMargin(norm, rows=A)` has the vectors `A_k = A[k]`, `A` of shape `(N, d)`; `norm` is `"l1"` or `"l2"`.
-    `MaxMargin(norm, left=D, right=Z)` has the rank-one matrices `A_k = D_k Z_k^T`, `D` of shape `(N, d1)`, `Z` of shape
-    `(N, d2)`; `norm` is `"frobenius"` or `"nuclear"`. No array of `N * d1 * d2` numbers is ever formed.
+    - `MaxMargin(norm, rows=A)`: vectors `A_k = A[k]` with `A` of shape `(N, d)`, dense or SciPy sparse, for the norms
+      `l1`, `l2`, `linf`, `lp` (with `p`), `group-l1` (with `groups`, an integer label a column) and `fourier-l1`;
+      or matrices with `A` of shape `(N, d1, d2)` for `frobenius`, `nuclear`, `spectral` and `schatten` (with `p`).
+    - `MaxMargin(norm, left=D, right=Z)`: rank-one matrices `A_k = D_k Z_k^T`, `D` of shape `(N, d1)` and `Z` of shape
+      `(N, d2)`. No array of `N * d1 * d2` numbers is ever formed.
+    - `MaxMargin.from_labels(norm, X, y)`: `A_k = y_k X_k`.
 
-    Weak duality, for every `W` and every `p >= 0` of sum one:
-    `min_k <A_k, W> / |W| <= gamma* <= |sum_k p_k A_k|_dual`. The dual of l1 is the largest absolute entry, the dual of
-    nuclear is the largest singular value, l2 and Frobenius are their own. Zero gap if and only if the pair is optimal.
+    With an intercept `b` the margins are `<A_k, W> + y_k b`, `y = labels`, of +-1. `intercept="free"`: `b` is not in
+    the norm. `intercept="penalised"`: the norm is that of the vector `(W, b)`; for `group-l1` the intercept is a group
+    of its own, for `fourier-l1` its size is added, and norms of matrices do not have it.
+    `n_plain` (`fourier-l1`): as many trailing coordinates stay outside the transform and are added by their size.
+
+    Weak duality, for every `W`, `b` and every `p >= 0` of sum one (free intercept: and `sum_k y_k p_k = 0`):
+    `min_k <A_k, W> + y_k b <= gamma* |W|` and `gamma* <= |sum_k p_k A_k|_dual`. Zero gap if and only if the pair is
+    optimal. The norms and their duals are in `limits/norms.py`.
 
     Everything is scale-free: data times a power of two give the same digits, any other factor the same bounds to
-    rounding. Arrays are copied to double precision and made read-only.
+    rounding. Arrays (NumPy, JAX, pandas, SciPy sparse) are copied to double precision and made read-only.
 
-    Raises `ValueError` for a norm that is not one of the four or does not fit the data, for arrays of the wrong shape,
-    for entries that are not finite, and for data whose size leaves double precision.
+    Raises `ValueError` or `TypeError` for a norm that is none of the ten or does not fit the data, for arrays of the
+    wrong shape or kind, for entries that are not finite, and for data whose size leaves double precision.
 
-    Weak duality is standard; the delta-rank rests on von Neumann's trace inequality.
-    Derived here: the delta-rank of the Euclidean
-    norms (see `certify`) and the rounding bound.
+    Weak duality is standard. Derived here: the delta-rank (see `certify`) and the rounding bound.
     """
 
     norm: str
     _: dataclasses.KW_ONLY
-    rows: Float[np.ndarray, "N d"] | None = dataclasses.field(default=None, repr=False)
+    rows: Any = dataclasses.field(default=None, repr=False)
     left: Float[np.ndarray, "N d1"] | None = dataclasses.field(default=None, repr=False)
     right: Float[np.ndarray, "N d2"] | None = dataclasses.field(default=None, repr=False)
-    _data: tuple[np.ndarray, ...] = dataclasses.field(init=False, repr=False)
+    p: float | None = None
+    groups: Int[np.ndarray, " d"] | None = dataclasses.field(default=None, repr=False)
+    n_plain: int = 0
+    intercept: str = "none"
+    labels: Float[np.ndarray, " N"] | None = dataclasses.field(default=None, repr=False)
+    _constraints: AbstractConstraints = dataclasses.field(init=False, repr=False)
+    _norm: AbstractNorm = dataclasses.field(init=False, repr=False)
     _exponent: int = dataclasses.field(init=False, repr=False)
-    _sizes: np.ndarray = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
-        if self.norm not in _NORMS:
-            raise ValueError(f"`norm` must be one of {', '.join(sorted(_NORMS))}; got {self.norm!r}.")
-        given = [name for name in ("rows", "left", "right") if getattr(self, name) is not None]
-        if given not in (["rows"], ["left", "right"]):
+        if self.norm not in NAMES:
+            raise ValueError(f"`norm` must be one of {', '.join(sorted(NAMES))}; got {self.norm!r}.")
+        given = {name: getattr(self, name) for name in ("rows", "left", "right") if getattr(self, name) is not None}
+        if list(given) not in (["rows"], ["left", "right"]):
             raise ValueError(
-                "Pass `rows` of shape (N, d), or `left` of shape (N, d1) and `right` of shape (N, d2); "
+                "Pass `rows` of shape (N, d) or (N, d1, d2), or `left` of shape (N, d1) and `right` of shape (N, d2); "
                 f"got {' and '.join(f'`{name}`' for name in given) or 'neither'}."
             )
-        table = _NORMS[self.norm]
-        if (given == ["rows"]) != (table.data == "rows"):
-            what = "vector rows, whose norms are l1 and l2" if given == ["rows"] else "factors, whose `W` is a matrix"
-            raise ValueError(f"The norm {self.norm!r} does not go with {what}; you probably mean {table.instead!r}.")
-        arrays = {name: _checked(name, getattr(self, name), ndim=2) for name in given}
+        arrays: dict[str, Any] = {name: data_array(name, value) for name, value in given.items()}
+        self._check_kind(arrays)
         if len({array.shape[0] for array in arrays.values()}) > 1:
             raise ValueError(
                 "`left` and `right` must have one row per constraint each; "
                 f"got shapes {arrays['left'].shape} and {arrays['right'].shape}."
             )
-        exponents = [_exponent(array) for array in arrays.values()]
-        if abs(sum(exponents)) > _LARGEST_EXPONENT:
+        scaled, exponents = zip(*(split(array) for array in arrays.values()), strict=True)
+        exponent = sum(exponents)
+        if abs(exponent) > _LARGEST_EXPONENT:
             raise ValueError(
-                f"The constraints are of size 2**{sum(exponents)}, which leaves double precision; rescale the data."
+                f"The constraints are of size 2**{exponent}, which leaves double precision; rescale the data."
             )
-        data = tuple(np.ldexp(array, -e) for array, e in zip(arrays.values(), exponents, strict=True))
-        sizes = np.prod([np.sqrt(np.einsum("kj,kj->k", array, array)) for array in data], axis=0)
-        if self.norm == "l1":
-            sizes = np.abs(data[0]).max(1)
-        nonzero = [np.abs(array).max(1) for array in data]
-        for name, size in zip(arrays, nonzero, strict=True):
-            smallest = int(np.argmin(np.where(size > 0, size, np.inf)))
-            if 0 < size[smallest] < 2.0**-400:
-                raise ValueError(
-                    f"Row {smallest} of `{name}` is smaller than the largest by a factor of "
-                    f"{size[smallest] / size.max():.0e}; bounds on both leave double precision. Rescale or drop it."
-                )
+        for name, array in zip(arrays, scaled, strict=True):
+            check_range(name, array)
+        constraints = constraints_of(scaled)
+        d = next(iter(arrays.values())).shape[1]
+        norm = make_norm(self.norm, d, p=self.p, groups=self.groups, n_plain=self.n_plain)
         for name, array in arrays.items():
-            array.flags.writeable = False
+            (array.data if scipy.sparse.issparse(array) else array).flags.writeable = False
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "_data", data)
-        object.__setattr__(self, "_exponent", sum(exponents))
-        object.__setattr__(self, "_sizes", sizes)
+        if self.groups is not None:
+            object.__setattr__(self, "groups", np.array(self.groups))
+        if self.p is not None:
+            object.__setattr__(self, "p", float(self.p))
+        object.__setattr__(self, "labels", self._checked_labels(constraints.n_constraints))
+        object.__setattr__(self, "_constraints", constraints)
+        object.__setattr__(self, "_norm", norm)
+        object.__setattr__(self, "_exponent", exponent)
+
+    def _check_kind(self, arrays):
+        first = next(iter(arrays.values()))
+        of_vectors = "rows" in arrays and first.ndim == 2
+        if of_vectors == (self.norm in VECTOR_NORMS):
+            return
+        if of_vectors:
+            text = f"is a norm of matrices, and `rows` of shape {shape_text(first.shape)} are vectors"
+        elif "rows" in arrays:
+            text = f"is a norm of vectors, and `rows` of shape {shape_text(first.shape)} are matrices"
+        else:
+            text = "is a norm of vectors, and `left` with `right` are matrices"
+        raise ValueError(f"{self.norm!r} {text}; you probably mean {INSTEAD[self.norm]!r}.")
+
+    def _checked_labels(self, n_constraints):
+        if self.intercept not in INTERCEPTS:
+            raise ValueError(f"`intercept` must be one of {', '.join(INTERCEPTS)}; got {self.intercept!r}.")
+        if self.intercept == "none":
+            if self.labels is not None:
+                raise ValueError("`labels` belong to an intercept; pass intercept='free' or 'penalised', or no labels.")
+            return None
+        if self.intercept == "penalised" and self.norm in MATRIX_NORMS:
+            raise ValueError(
+                f"A penalised intercept is a coordinate of a vector, and {self.norm!r} is a norm of matrices; "
+                "take intercept='free' or 'none'."
+            )
+        if self.labels is None:
+            raise ValueError(f"intercept={self.intercept!r} needs `labels`: +1 or -1 for each of the constraints.")
+        labels, _ = to_float64(self.labels, "labels")
+        if labels.shape != (n_constraints,):
+            raise ValueError(
+                f"`labels` must hold +1 or -1 for each of the {n_constraints} constraints; "
+                f"got shape {shape_text(labels.shape)}."
+            )
+        check_labels(labels, "labels")
+        if self.intercept == "free" and np.all(labels == labels[0]):
+            raise ValueError(
+                f"With a free intercept both labels must occur; all {n_constraints} are {labels[0]:+g}, "
+                "and the margin has no bound: the intercept alone separates them."
+            )
+        labels.flags.writeable = False
+        return labels
+
+    @classmethod
+    def from_labels(
+        cls,
+        norm: str,
+        X: Any,
+        y: ArrayLike,
+        *,
+        intercept: str = "none",
+        p: float | None = None,
+        groups: ArrayLike | None = None,
+    ) -> "MaxMargin":
+        """The problem of classifying inputs `X` with labels `y`: `A_k = y_k X_k`.
+
+        `X`: shape `(N, d)`, dense or sparse, or `(N, d1, d2)` for norms of matrices; `y`: +-1, shape `(N,)`. The other
+        arguments are those of `MaxMargin`. Raises what `MaxMargin` raises, naming `X` and `y`.
+        """
+        inputs = data_array("X", X)
+        labels, _ = to_float64(y, "y")
+        if labels.shape != inputs.shape[:1]:
+            raise ValueError(
+                f"`y` must hold one label for each of the {inputs.shape[0]} rows of `X`; "
+                f"got shape {shape_text(labels.shape)}."
+            )
+        check_labels(labels)
+        if scipy.sparse.issparse(inputs):
+            rows = scipy.sparse.csr_array(scipy.sparse.diags_array(labels) @ inputs)
+        else:
+            rows = inputs * labels.reshape(-1, *[1] * (inputs.ndim - 1))
+        kept = None if intercept == "none" else labels
+        return cls(norm, rows=rows, p=p, groups=groups, intercept=intercept, labels=kept)  # pyright: ignore[reportArgumentType]
 
     @property
     def n_constraints(self) -> int:
         """`N`, the number of constraints."""
-        return self._data[0].shape[0]
+        return self._constraints.n_constraints
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a point: `(d,)` over rows, `(d1, d2)` over factors."""
-        return tuple(array.shape[1] for array in self._data)
+        """Shape of a point: `(d,)` over vectors, `(d1, d2)` over matrices."""
+        return self._constraints.shape
 
     @property
+    def strictly_convex(self) -> bool:
+        """True when the norm's unit sphere has no segment: then the direction of the optimum is unique."""
+        return self._norm.strictly_convex
+
+    @functools.cached_property
     def sizes(self) -> Float[np.ndarray, " N"]:
         """`|A_k|_dual`, the largest margin that constraint `k` allows a point of norm one, in the data's units."""
-        return np.ldexp(self._sizes, self._exponent)
+        return np.ldexp(self._constraints.dual_sizes(self._norm), self._exponent)
 
-    def scaled(self) -> tuple[tuple[np.ndarray, ...], int]:
-        """`(rows,)` or `(left, right)` divided by powers of two, largest entry in [1/2, 1), and the total exponent."""
-        return self._data, self._exponent
+    def scaled(self) -> tuple[AbstractConstraints, int]:
+        """The constraints over a power of two, largest entry of each array in [1/2, 1), and the total exponent."""
+        return self._constraints, self._exponent
 
-    def margins(self, point: ArrayLike) -> Float[np.ndarray, " N"]:
-        """`<A_k, W>` for every constraint, in the data's units, shape `(N,)`; `W` has shape `shape`."""
-        W, e = _split(self._shaped("point", point, self.shape))
-        return np.ldexp(self._margins(W), e + self._exponent)
+    @property
+    def signs(self) -> Float[np.ndarray, " N"] | None:
+        """The column `y` of a free intercept, else `None`."""
+        return self.labels if self.intercept == "free" else None
+
+    def plain(self) -> "MaxMargin":
+        """The same problem with a penalised intercept as one more coordinate; itself where there is none."""
+        return self._plain
+
+    @functools.cached_property
+    def _plain(self) -> "MaxMargin":
+        if self.intercept != "penalised":
+            return self
+        assert self.labels is not None
+        column = self.labels[:, None]
+        stack = scipy.sparse.hstack if scipy.sparse.issparse(self.rows) else np.hstack
+        groups = None if self.groups is None else np.append(np.unique(self.groups, return_inverse=True)[1], -1)
+        n_plain = self.n_plain + 1 if self.norm == "fourier-l1" else 0
+        return MaxMargin(self.norm, rows=stack([self.rows, column]), p=self.p, groups=groups, n_plain=n_plain)
+
+    def margins(self, point: ArrayLike, intercept: float = 0.0) -> Float[np.ndarray, " N"]:
+        """`<A_k, W> + y_k b` for every constraint, in the data's units, shape `(N,)`; `W` has shape `shape`."""
+        W, e = split(self._shaped("point", point, self.shape))
+        margins = np.ldexp(self._constraints.margins(W), e + self._exponent)
+        return margins if self.labels is None else margins + self.labels * intercept
 
     def combine(self, multipliers: ArrayLike) -> Float[np.ndarray, "..."]:
         """`sum_k p_k A_k`, of shape `shape`; `p` of shape `(N,)` is used as given, without clipping or scaling."""
-        p, e = _split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
-        return np.ldexp(self._combine(p), e + self._exponent)
+        p, e = split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
+        return np.ldexp(self._constraints.combine(p), e + self._exponent)
 
     def norm_of(self, point: ArrayLike) -> float:
-        """`|W|` in this problem's norm."""
-        W, e = _split(self._shaped("point", point, self.shape))
-        return float(np.ldexp(_NORMS[self.norm].norm(W), e))
+        """`|W|` in this problem's norm, without an intercept."""
+        W, e = split(self._shaped("point", point, self.shape))
+        return float(np.ldexp(self._norm.of(W), e))
 
     def dual_norm_of(self, G: ArrayLike) -> float:
         """`|G|` in the dual norm, `max <G, W>` over `|W| <= 1`."""
-        scaled, e = _split(self._shaped("G", G, self.shape))
-        return float(np.ldexp(_NORMS[self.norm].dual(scaled), e))
+        scaled, e = split(self._shaped("G", G, self.shape))
+        return float(np.ldexp(self._norm.dual(scaled), e))
 
     def certify(
         self,
         point: ArrayLike,
         multipliers: ArrayLike | None = None,
         *,
+        intercept: float | None = None,
         delta: float = 1e-3,
     ) -> Certificate:
         """Both bounds on the maximum margin, recomputed from the data, the candidate `W` and multipliers alone.
 
-        - `point`: `W`, shape `shape`; only its direction matters.
-        - `multipliers`: shape `(N,)`; negative ones are clipped to zero and counted, the rest scaled to sum one.
+        - `point`: `W`, shape `shape`; only its direction matters (that of `(W, b)` with an intercept).
+        - `multipliers`: shape `(N,)`; negative ones are clipped to zero and counted, the rest scaled to sum one, and
+          with a free intercept to one half on each side. The dual values of a CVXPY constraint serve as they are.
           `None`: they are found by non-negative least squares of the stationarity condition on the nearly active rows.
           That loses accuracy: a point that is optimal to 1e-10 is then typically certified to some 1e-7 in the nuclear
           norm. The certificate says so in `multipliers_given`.
+        - `intercept`: `b`. With a free intercept `None` takes the best for this `W`; a penalised one must be given.
         - `delta`: the largest share of the norm that a delta-rank may leave out. The certificate carries the smallest
-          rank (for l1 and l2: the smallest support) below the full dimension that is proved with at most this share;
-          `None` when there is none. The full dimension always holds with share zero and says nothing, so it is not
-          reported.
+          rank (for vectors: the smallest support) below the full dimension that is proved with at most this share;
+          `None` when there is none, and for norms where the dual proves nothing (`linf`, `lp`, `spectral`,
+          `schatten`). The full dimension always holds with share zero and says nothing, so it is not reported.
 
-        The delta-rank of l1 and nuclear is von Neumann's inequality, see `DeltaRank`. For l2 and Frobenius (derived
-        here): with `M = sum p_k A_k / |sum p_k A_k|`, every optimum of norm one has `<M, W*> >= 1 - gap`, so
-        `|W* - M|^2 <= 2 gap`, and by Weyl and Mirsky its part beyond rank `r` has at most the Frobenius norm
-        `(sum_{i>r} s_i(M)^2)^(1/2) + (2 gap)^(1/2)`. In both, `gap` is enlarged by its rounding error.
+        The delta-rank of sums over parts (l1, groups, Fourier, nuclear) is von Neumann's inequality, see `DeltaRank`;
+        that of l2 and Frobenius follows from strong convexity. In both, `gap` is enlarged by its rounding error.
 
         The rounding bound is of first order and statistical: a sum of `n` products is taken to err by `sqrt(n)` units
-        of the last place of its norm bound, `n` the longest sum (shape and number of constraints).
+        of the last place of its norm bound, `n` the longest sum (shape and number of constraints). Bounds that are
+        proved: `omegalimit.prove`.
 
-        Raises `ValueError` for a zero point, entries that are not finite, shapes that do not fit, and multipliers
-        without a positive entry.
+        Raises `ValueError` for a zero point, entries that are not finite, shapes that do not fit, multipliers
+        without a positive entry (free intercept: on each side), and an intercept where the problem has none.
         """
-        table = _NORMS[self.norm]
-        W, _ = _split(self._shaped("point", point, self.shape))
-        size = table.norm(W)
-        if size == 0:
+        if not 0 <= delta < 1:
+            raise ValueError(f"`delta` must lie in [0, 1); got {delta}.")
+        W = self._shaped("point", point, self.shape)
+        b = self._checked_intercept(intercept)
+        if not W.any():
             raise ValueError("`point` is zero, which has no direction and no margin; pass a non-zero point.")
-        margins = self._margins(W) / size
-        lower = float(margins.min())
-
-        if multipliers is None:
-            found = stationary_multipliers(self.norm, self._data, W / size, margins)
-            candidates = [p for p in found if p.sum() > 0] or [np.ones(self.n_constraints)]
-            duals = [(p / p.sum(), self._combine(p / p.sum())) for p in candidates]
-            p, G = min(duals, key=lambda pair: table.dual(pair[1]))
-            n_clipped, clipped_mass = 0, 0.0
+        if self.intercept == "penalised":
+            plain = self.plain().certify(np.append(W, np.float64(b)), multipliers, delta=delta)
+            point, offset = plain.point[:-1], float(plain.point[-1])
+            return dataclasses.replace(plain, point=point, intercept=offset, intercept_kind=self.intercept)
+        W, e = split(W)
+        size = self._norm.of(W)
+        scores, c = self._constraints.margins(W), self.signs
+        if c is None:
+            b = 0.0
+        elif b is None:
+            b = float(scores[c < 0].min() - scores[c > 0].min()) / 2
         else:
-            p, _ = _split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
-            mass = np.abs(p).sum()
-            n_clipped, clipped_mass = int((p < 0).sum()), float(np.abs(p[p < 0]).sum() / mass) if mass else 0.0
-            p = np.maximum(p, 0)
-            if p.sum() == 0:
+            b = float(np.ldexp(b, -(e + self._exponent)))
+            if not abs(b) < _LARGEST_INTERCEPT:
                 raise ValueError(
-                    f"`multipliers` have no positive entry (largest: {np.max(multipliers)}); at least one must be "
-                    "positive. To have them found from the point, pass None."
+                    f"`intercept` is {intercept}, so large beside the point that its margins leave double precision."
                 )
-            p = p / p.sum()
-            G = self._combine(p)
+        margins = (scores if c is None else scores + c * b) / size
+        lower = float(margins.min())
+        p, n_clipped, clipped_mass = self._duals(multipliers, W / size, margins)
+        G = self._constraints.combine(p)
+        upper, average = self._norm.dual(G), float(p @ margins)
 
-        spectrum = table.spectrum(G)
-        upper = table.dual(G)
         unit = EPS * (2 + math.sqrt(max(*self.shape, self.n_constraints)))
-        errors = unit * self._sizes
+        error_sizes = self._error_sizes
+        errors = unit * np.minimum(error_sizes, self._constraints.euclidean_sizes * (np.linalg.norm(W) / size))
+        errors += EPS * abs(b) / size
         slack_lower = max(lower - float((margins - errors).min()), float((margins + errors).min()) - lower)
         slack_lower += unit * abs(lower)
-        slack = max(slack_lower, float(errors @ p) + unit * upper)
+        slack = max(slack_lower, unit * (float(error_sizes @ p) + upper))
 
-        def unscaled(value):
-            return float(np.ldexp(value, self._exponent))
-
-        found_point = W / size
+        found, offset = W / size, b / size
         if lower > 0:
-            scaled_up = np.ldexp(found_point / lower, -self._exponent)
-            found_point = scaled_up if np.isfinite(scaled_up).all() else found_point
-        certificate = Certificate(
-            lower=unscaled(lower),
-            upper=unscaled(upper),
-            slack=unscaled(slack),
-            point=found_point,
+            scaled_up = np.ldexp(found / lower, -self._exponent)
+            usable = bool(np.isfinite(scaled_up).all())
+            found, offset = (scaled_up, offset / lower) if usable else (found, np.ldexp(offset, self._exponent))
+        else:
+            offset = np.ldexp(offset, self._exponent)
+        excess = margins / lower - 1 if lower > 0 else np.zeros_like(margins)
+        return Certificate(
+            lower=self._unscaled(lower),
+            upper=self._unscaled(upper),
+            average=self._unscaled(average),
+            slack=self._unscaled(slack),
+            point=found,
+            intercept=None if c is None else float(offset),
+            intercept_kind=self.intercept,
             multipliers=p,
+            support=np.flatnonzero((p > 0) & (p >= excess)),
             n_clipped=n_clipped,
             clipped_mass=clipped_mass,
-            delta_rank=None,
+            delta_rank=self._delta_rank(G, lower=lower, upper=upper, slack=slack, delta=delta),
             multipliers_given=multipliers is not None,
         )
-        if upper > 0 and delta > 0:
-            gap = max((upper - lower) / upper, 0.0) + 2 * slack / upper
-            proved = _delta_rank(spectrum / upper, gap=gap, doubt=2 * slack / upper, euclidean=table.euclidean)
-            ranks = np.flatnonzero(proved <= delta)
-            if len(ranks):
-                rank = DeltaRank(rank=int(ranks[0]) + 1, delta=float(proved[ranks[0]]))
-                certificate = dataclasses.replace(certificate, delta_rank=rank)
-        return certificate
 
-    def _margins(self, W):
-        if len(self._data) == 1:
-            return self._data[0] @ W
-        D, Z = self._data
-        return np.einsum("kj,kj->k", D @ W, Z)
+    def _checked_intercept(self, intercept) -> Any:
+        if intercept is None:
+            if self.intercept == "penalised":
+                raise ValueError("`intercept` is missing: with a penalised intercept it is part of the candidate.")
+            return None
+        value, _ = to_float64(intercept, "intercept")
+        if value.size != 1:
+            raise ValueError(f"`intercept` must be one number; got shape {shape_text(value.shape)}.")
+        value = float(value.reshape(()))
+        if not math.isfinite(value):
+            raise ValueError(f"`intercept` must be finite; got {value}.")
+        if self.intercept == "none" and value != 0:
+            raise ValueError(
+                f"`intercept` is {value:g}, but the problem has none; state it with intercept='free' or 'penalised'."
+            )
+        return value
 
-    def _combine(self, p):
-        if len(self._data) == 1:
-            return p @ self._data[0]
-        D, Z = self._data
-        used = np.flatnonzero(p)
-        return (D[used] * p[used, None]).T @ Z[used]
+    def _duals(self, multipliers, W, margins):
+        """`p`, how many multipliers were negative, and their share; for the point of norm one with these margins."""
+        if multipliers is None:
+            found = stationary_multipliers(self._norm, self._constraints, W, margins, self.signs)
+            candidates = [q for q in map(self._normalised, found) if q is not None]
+            candidates = candidates or [self._normalised(np.ones(self.n_constraints))]
+            return min(candidates, key=lambda q: self._norm.dual(self._constraints.combine(q))), 0, 0.0
+        p, _ = split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
+        mass = np.abs(p).sum()
+        clipped = float(np.abs(p[p < 0]).sum() / mass) if mass else 0.0
+        normalised = self._normalised(p)
+        if normalised is None and self.signs is not None and np.any(p > 0):
+            raise ValueError(
+                "`multipliers` have positive entries on one label only; a free intercept needs some on both. "
+                "To have them found from the point, pass None."
+            )
+        if normalised is None:
+            raise ValueError(
+                f"`multipliers` have no positive entry (largest: {np.max(multipliers)}); at least one must be "
+                "positive. To have them found from the point, pass None."
+            )
+        return normalised, int((p < 0).sum()), clipped
+
+    def _normalised(self, p) -> Any:
+        """`p` clipped, of sum one, half of it on each label with a free intercept; `None` where there is no mass."""
+        p = np.maximum(p, 0.0)
+        if self.signs is None:
+            return p / p.sum() if p.sum() > 0 else None
+        up, down = p[self.signs > 0].sum(), p[self.signs < 0].sum()
+        return np.where(self.signs > 0, p / up, p / down) / 2 if up > 0 and down > 0 else None
+
+    def _delta_rank(self, G, *, lower, upper, slack, delta):
+        if upper <= 0 or delta == 0:
+            return None
+        doubt = 2 * slack / upper
+        tails = self._norm.tails(G / upper, gap=max((upper - lower) / upper, 0.0) + doubt, doubt=doubt)
+        if tails is None:
+            return None
+        ranks = np.flatnonzero(tails <= delta)
+        return DeltaRank(rank=int(ranks[0]) + 1, delta=float(tails[ranks[0]])) if len(ranks) else None
+
+    @functools.cached_property
+    def _error_sizes(self):
+        return self._constraints.error_sizes(self._norm)
+
+    def _unscaled(self, value):
+        return float(np.ldexp(value, self._exponent))
 
     def _shaped(self, name, value, shape):
-        array = _checked(name, value, ndim=len(shape))
+        """`value` in double precision and of this shape; axes of length one, as solvers' columns have, are dropped."""
+        if value is None:
+            raise ValueError(f"`{name}` is None: was the problem that it comes from solved?")
+        array = checked(name, value)
+        if array.shape != shape and squeezed(array.shape) == squeezed(shape):
+            array = array.reshape(shape)
         if array.shape != shape:
-            raise ValueError(f"`{name}` must have shape {shape}; got {array.shape}.")
+            raise ValueError(f"`{name}` must have shape {shape_text(shape)}; got {shape_text(array.shape)}.")
         return array
-
-
-def _delta_rank(s, *, gap, doubt, euclidean):
-    """Share of the norm that may lie beyond rank r, for r = 1, ..., full - 1; `s` sorted, of dual norm one."""
-    if euclidean:
-        tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1])
-        return tails[1:] + math.sqrt(2 * gap)
-    room = 1 - s[1:] - doubt
-    return np.where(room > 0, gap / np.where(room > 0, room, 1), np.inf)
-
-
-def _checked(name, value, *, ndim):
-    """A fresh double-precision array of `ndim` dimensions, not empty, all entries finite."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"`{name}` must hold real numbers; got an array of {array.dtype}.")
-    array = np.array(array, dtype=float)
-    if array.ndim != ndim or array.size == 0:
-        shapes = {1: "one dimension", 2: "two dimensions"}[ndim]
-        raise ValueError(f"`{name}` must have {shapes} and at least one entry; got shape {array.shape}.")
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"`{name}` must be finite; entry {list(where)} is {array[where]}.")
-    return array
-
-
-def _exponent(array):
-    """The `e` with `max |array| / 2**e` in [1/2, 1); 0 for a zero array."""
-    return math.frexp(float(np.abs(array).max()))[1]
-
-
-def _split(array):
-    """`array = scaled * 2**e` with the largest entry of `scaled` in [1/2, 1): exact, and squares cannot overflow."""
-    e = _exponent(array)
-    return np.ldexp(array, -e), e

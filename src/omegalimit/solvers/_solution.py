@@ -15,6 +15,7 @@ class Solution:
     - `status`: `"optimal"`: the recomputed gap is at most the tolerance. `"not separable"`: no point has a positive
       margin beyond rounding; `farkas` shows it, and `certificate.upper` is a proved bound on the maximum margin.
       `"stalled"`: neither; the certificate's two bounds are what is known.
+    - `reason`: the status in words, with the number that decided it.
     - `certificate`: recomputed from the data by `limit.certify`; never a solver's own figure.
     - `farkas`: multipliers `p >= 0` of sum one, shape `(N,)`, with `|sum_k p_k A_k|_dual` zero within rounding;
       `None` unless the status is `"not separable"`.
@@ -23,6 +24,7 @@ class Solution:
     """
 
     status: str
+    reason: str
     certificate: Certificate
     farkas: Float[np.ndarray, " N"] | None
     n_iterations: int

@@ -1,9 +1,8 @@
-"""The command `omegalimit`: list the catalogue, show a system, run it.
+"""The command `omegalimit`: list the catalogue, show a system, run it; solve a limit problem, certify a point.
 
 It holds no logic: it reads options, calls `check`, and hands what was found to the table, the record or JSON.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import datetime
@@ -22,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from .catalogue import SYSTEMS, AbstractSystem, Findings, load
-from .claims import Outcome, Verdict
+from ..catalogue import SYSTEMS, AbstractSystem, Findings, load
+from ..claims import Outcome, Verdict
+from ._shared import USAGE, Parser, complain, one_line, reader_left
 
-_USAGE, _BUG, _INTERRUPTED = 2, 70, 130
+_BUG, _INTERRUPTED = 70, 130
 _EPILOG = """exit status of run: 0 all claims hold; 1 a claim fails; 3 none fails, some are inconclusive;
 2 wrong usage or bad input; 130 interrupted. With --counter: 0 when every counter-instance fails as it
 should, else 1."""
@@ -52,11 +52,6 @@ class _Options:
     """Show no progress."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise ValueError(f"{message}; see `{self.prog} --help`.")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments `argv` (those of the process by default) and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -79,35 +74,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _dispatch(arguments)
         sys.stdout.flush()
         if interrupts:
-            return _complain("interrupted at the very end; what was written is whole.", _INTERRUPTED)
+            return complain("interrupted at the very end; what was written is whole.", _INTERRUPTED)
         return status
     except BrokenPipeError:
-        return _reader_left()
+        return reader_left()
     except KeyboardInterrupt:
-        return _complain("interrupted; nothing half-written is left.", _INTERRUPTED)
+        return complain("interrupted; nothing half-written is left.", _INTERRUPTED)
     except SystemExit as stop:  # from the parsers' --help and --version
         return stop.code if isinstance(stop.code, int) else 0
     except (ValueError, TypeError, OSError, MemoryError) as error:
-        return _complain(f"error: {_one_line(error)}", _USAGE)
+        return complain(f"error: {one_line(error)}", USAGE)
     except Exception as error:
         traceback.print_exc()
-        return _complain(f"error: this is a fault of omegalimit, please report it: {_one_line(error)}", _BUG)
+        return complain(f"error: this is a fault of omegalimit, please report it: {one_line(error)}", _BUG)
 
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["run"]:
         return _run(arguments[1:])
-    parser = _Parser(prog="omegalimit", description="Where does training go?", epilog=_EPILOG)
+    if arguments[:1] in (["solve"], ["certify"]):
+        from . import _margins
+
+        return _margins.command(arguments[0], arguments[1:])
+    parser = Parser(prog="omegalimit", description="Where does training go?", epilog=_EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     listing = commands.add_parser("list", help="list the catalogue")
     listing.add_argument("--json", action="store_true", help="print one JSON document")
     showing = commands.add_parser("show", help="show a system: what it claims, its options, its counter-instances")
     showing.add_argument("name", metavar="NAME")
     commands.add_parser("run", help="run a system and judge its claims", add_help=False)
+    commands.add_parser("solve", help="solve a limit problem and certify the answer", add_help=False)
+    commands.add_parser("certify", help="bound the optimum of a limit problem from a candidate point", add_help=False)
     chosen = parser.parse_args(arguments)
     if chosen.version:
-        from . import __version__
+        from .. import __version__
 
         print(f"omegalimit {__version__}")
     elif chosen.command == "list":
@@ -115,7 +116,7 @@ def _dispatch(arguments: list[str]) -> int:
     elif chosen.command == "show":
         _show(chosen.name)
     else:
-        raise ValueError("what to do? `omegalimit list`, `omegalimit show NAME` or `omegalimit run NAME`.")
+        raise ValueError("what to do? `omegalimit list`, `show NAME`, `run NAME`, `solve LIMIT` or `certify LIMIT`.")
     return 0
 
 
@@ -151,8 +152,8 @@ def _run(arguments: list[str]) -> int:
     _keep_compiled_code()
     system, options = _parse(name, load(name), arguments)
     wanted = _wanted_counters(system, options.counter)
-    from . import record
-    from .report import progress
+    from .. import record
+    from ..report import progress
 
     if options.out is not None:
         record.prepare(options.out)
@@ -175,21 +176,21 @@ def _run(arguments: list[str]) -> int:
                 illustrate=_illustrate,
             )
         except (OSError, ValueError) as error:  # the result is printed all the same
-            trouble = f"error: no record was written in {str(options.out)!r}: {_one_line(error)}"
+            trouble = f"error: no record was written in {str(options.out)!r}: {one_line(error)}"
     status = _status(findings.verdicts) if not wanted else int(not all(c.as_expected for c in counters))
     try:
         if options.json:
             print(json.dumps(_document(name, findings, counters, path), indent=1, ensure_ascii=False, allow_nan=False))
         else:
-            from .report import table
+            from ..report import table
 
             table.show(findings, counters, sys.stdout)
             if path is not None or options.out is None:
                 print("no record was written (--out DIR writes one)." if path is None else f"record: {path}")
         sys.stdout.flush()
     except BrokenPipeError:
-        _reader_left()
-    return status if trouble is None else _complain(trouble, _USAGE)
+        reader_left()
+    return status if trouble is None else complain(trouble, USAGE)
 
 
 def _parse(name: str, cls: type[AbstractSystem], arguments: list[str]) -> tuple[AbstractSystem, _Options]:
@@ -232,7 +233,7 @@ def _wanted_counters(system: AbstractSystem, asked: str | None) -> list[str]:
 
 def _counters(system: AbstractSystem, names: list[str], show: Any) -> tuple[Findings, list]:
     """Run the counter-instances; the first value has their settings, notes and arrays, and no verdicts."""
-    from .record import CounterResult
+    from ..record import CounterResult
 
     results, arrays, notes = [], {}, []
     for index, name in enumerate(names):
@@ -255,7 +256,7 @@ def _counters(system: AbstractSystem, names: list[str], show: Any) -> tuple[Find
 
 
 def _document(name: str, findings: Findings, counters: list, path: Path | None) -> Mapping[str, Any]:
-    from .record import counter_to_json, plain, verdict_to_json
+    from ..record import counter_to_json, plain, verdict_to_json
 
     return {
         "system": name,
@@ -268,12 +269,12 @@ def _document(name: str, findings: Findings, counters: list, path: Path | None) 
 
 
 def _illustrate(record: Any, folder: Path) -> None:
-    from .report import figures
+    from ..report import figures
 
     try:
         figures.save(record, folder)
     except Exception as error:  # the record is worth more than its pictures
-        _complain(f"warning: the record has no figures: {_one_line(error)}", 0)
+        complain(f"warning: the record has no figures: {one_line(error)}", 0)
 
 
 def _status(verdicts: Sequence[Verdict]) -> int:
@@ -295,22 +296,3 @@ def _keep_compiled_code() -> None:
                 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _complain(text: str, status: int) -> int:
-    with contextlib.suppress(BrokenPipeError):
-        print(f"omegalimit: {text}", file=sys.stderr, flush=True)
-    return status
-
-
-def _reader_left() -> int:
-    """The reader of the output has gone (`| head`): the rest goes nowhere, so that Python's own last flush is quiet."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

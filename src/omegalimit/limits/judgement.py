@@ -1,0 +1,70 @@
+"""What a certificate says: optimal, not separable, or neither. One rule for solvers and for candidates of all kinds."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from ..certificate import Certificate
+from .max_margin import MaxMargin
+
+OPTIMAL, NOT_SEPARABLE, OPEN = "optimal", "not separable", "open"
+# A convex combination this small, relative to the constraints that it combines, is zero within rounding.
+_ZERO = 1e-13
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a certificate says.
+
+    - `status`: `OPTIMAL`: the gap is at most the tolerance, and its rounding error at most the tolerance or 1e-8,
+      whichever is larger. `NOT_SEPARABLE`: a constraint is zero, or the multipliers combine the constraints to zero
+      within rounding. `OPEN`: neither.
+    - `reason`: the status in words, with the number that decided it.
+    - `farkas`: `p >= 0` of sum one, shape `(N,)`, with `|sum_k p_k A_k|_dual` zero within rounding; `None` unless the
+      status is `NOT_SEPARABLE`.
+    """
+
+    status: str
+    reason: str
+    farkas: Float[np.ndarray, " N"] | None = None
+
+
+def judge(
+    limit: MaxMargin, certificate: Certificate, *, tol: float, separable_by_rows: Callable[[MaxMargin], bool]
+) -> Judgement:
+    """What `certificate` says of `limit`.
+
+    `separable_by_rows`: asked before `NOT_SEPARABLE` is said; true when the constraints, each scaled to size one, have
+    a positive margin. No scaling of rows changes whether they can be separated, and rows of very different size have
+    a margin that is lost in the rounding of the largest.
+    """
+    gap, slack = certificate.gap, certificate.relative_slack
+    if gap <= tol and slack <= max(tol, 1e-8):
+        return Judgement(status=OPTIMAL, reason=f"the recomputed gap is {gap:.1e}, at most {tol:g}.")
+    sizes = limit.plain().sizes
+    zero = np.flatnonzero(sizes == 0)
+    if len(zero) and limit.signs is None:
+        rows = f"row {zero[0]} is" if len(zero) == 1 else f"rows {', '.join(map(str, zero[:5]))} are"
+        return Judgement(
+            status=NOT_SEPARABLE,
+            reason=f"{rows} zero, so that no point has a positive margin there.",
+            farkas=np.eye(1, len(sizes), int(zero[0]))[0],
+        )
+    # Zero within rounding, and no more than that: a margin of 1e-13 that the bounds resolve is a margin.
+    small = certificate.upper <= min(_ZERO * (sizes @ certificate.multipliers), 20 * certificate.slack)
+    if certificate.lower <= certificate.slack and small:
+        if separable_by_rows(limit.plain()):
+            lost = "some rows are so small that the margin is lost in the rounding of the others."
+            return Judgement(status=OPEN, reason=lost)
+        n = int((certificate.multipliers > 0).sum())
+        return Judgement(
+            status=NOT_SEPARABLE,
+            reason=f"a convex combination of {n} constraints is zero to rounding (`farkas`).",
+            farkas=certificate.multipliers,
+        )
+    if gap <= tol or gap <= 4 * slack:
+        ends = f"double precision ends here: rounding alone moves the gap by {slack:.1e}."
+        return Judgement(status=OPEN, reason=ends)
+    return Judgement(status=OPEN, reason=f"the gap is {gap:.1e}, above {tol:g}.")

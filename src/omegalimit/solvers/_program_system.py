@@ -1,0 +1,106 @@
+"""The linear system of a step of the interior point method for l1 and l-infinity, on the smaller side.
+
+    dw / t - A^T dp + e dg = r,   A dw + S dp + B y = q,   e.dw - m dg = k,   B^T dp = l,
+
+for diagonal `t, S > 0` and one or two columns `B`; `e` and `m > 0` belong to l1 alone. `d < N`: eliminating `dp`, `dg`
+leaves a positive definite matrix of `d` rows and those for `y`. Otherwise eliminating `dw` leaves `A diag(t) A^T + S`;
+this is singular at a vertex but for `B`, so a multiple of `B B^T` is added, which the last equation allows.
+
+Derived here.
+"""
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+from ._algebra import cogram, gram, positive_solver
+
+(_syr,) = get_blas_funcs(("syr",), dtype=float)
+
+
+def newton_system(A, B, t, S, e, m):
+    """A function of `(r, q, k, l, refine)` that returns `(dw, dp, dg, y)`; `None` when the matrix cannot be factored.
+
+    `refine`: one more step with the residual of the whole system, as the eliminations lose digits near the end.
+    """
+    solve = (_by_columns if A.shape[1] < A.shape[0] else _by_rows)(A, B, t, S, e, m)
+    if solve is None:
+        return None
+
+    def refined(r, q, k, l, refine):  # noqa: E741
+        dw, dp, dg, y = solve(r, q, k, l)
+        if not refine:
+            return dw, dp, dg, y
+        back = dw / t - A.T @ dp
+        along = 0.0
+        if e is not None:
+            back, along = back + e * dg, float(e @ dw) - m * dg
+        more = solve(r - back, q - (A @ dw + S * dp + B @ y), k - along, l - B.T @ dp)
+        return dw + more[0], dp + more[1], dg + more[2], y + more[3]
+
+    return refined
+
+
+def _by_columns(A, B, t, S, e, m):
+    d, n = A.shape[1], A.shape[1] + B.shape[1]
+    M = np.zeros((n, n))
+    M[:d, :d] = cogram(A, 1 / S)
+    M.flat[: d * n : n + 1] += 1 / t
+    if e is not None:
+        M[:d, :d] += np.multiply.outer(e / m, e)
+    scaled = B / S[:, None]
+    M[d:, :d], M[d:, d:] = (A.T @ scaled).T, B.T @ scaled
+    factored = positive_solver(M, n_refine=0)
+    if factored is None:
+        return None
+
+    def solve(r, q, k, l):  # noqa: E741
+        head = r + A.T @ (q / S)
+        if e is not None:
+            head = head + e * (k / m)
+        x = factored(np.concatenate([head, scaled.T @ q - l]))
+        dw, y = x[:d], x[d:]
+        return dw, (q - A @ dw - B @ y) / S, 0.0 if e is None else (float(e @ dw) - k) / m, y
+
+    return solve
+
+
+def _by_rows(A, B, t, S, e, m):
+    M = gram(A, t)
+    M.flat[:: len(M) + 1] += S
+    last = None if e is None else -(A @ (t * e))
+    bordered = bordered_solver(M, B, last, m if e is None else m + float(t @ (e * e)))
+    if bordered is None:
+        return None
+
+    def solve(r, q, k, l):  # noqa: E741
+        dp, y, dg = bordered(q - A @ (t * r), l, 0.0 if e is None else float(e @ (t * r)) - k)
+        back = r + A.T @ dp
+        return t * (back if e is None else back - e * dg), dp, dg, y
+
+    return solve
+
+
+def bordered_solver(M, B, last=None, m=0.0):
+    """Solver of `M x + B y + last z = q`, `B^T x = l`, `last.x - m z = k` as a function of `(q, l, k)`, or `None`.
+
+    `M` is positive semi-definite, definite where `B^T x = 0`; its lower triangle is read, and overwritten.
+    """
+    # The weight that makes B B^T about as large as M on the rows of least diagonal, which are the active ones.
+    weights = 1 / (B * B / M.diagonal()[:, None]).sum(axis=0)
+    for weight, column in zip(weights, B.T, strict=True):
+        M = _syr(weight, column, lower=0, a=M.T, overwrite_a=1).T
+    factored = positive_solver(M, n_refine=0)
+    if factored is None:
+        return None
+    border = B if last is None else np.column_stack([B, last])
+    solved = factored(border)
+    corner = border.T @ solved
+    if last is not None:
+        corner[-1, -1] -= m
+
+    def solve(q, l, k=0.0):  # noqa: E741
+        x = factored(q + B @ (weights * l))
+        y = np.linalg.lstsq(corner, border.T @ x - (l if last is None else np.append(l, k)), rcond=None)[0]
+        return x - solved @ y, y[: B.shape[1]], 0.0 if last is None else float(y[-1])
+
+    return solve

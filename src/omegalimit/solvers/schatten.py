@@ -1,0 +1,84 @@
+"""Schatten norms `|W|_p = (sum_i sigma_i^p)^(1/p)`, `1 < p < inf`: from the constraints to certified candidates.
+
+Matrices of rank one become factors, each constraint is divided by its own size, and coordinates outside the row and
+column spans go. Then Newton's method in Minty's coordinates (`_spectral_path`) comes within `tol` of the optimum and,
+if asked, as close as rounding lets it. Near-duplicates stay: they do no harm there, and a margin of their size would
+be lost with them.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from ..limits.constraints import Factors, Matrices
+from ._candidate import Candidate, best_intercept
+from ._reduce import as_factors, in_spans
+from ._spectral_curves import Barrier, Power
+from ._spectral_path import Problem, path
+
+# Residuals allowed on the way, relative to the complementarity; after a path that ends with a wide gap, more.
+_UNEVEN, _MORE_UNEVEN = 30.0, 300.0
+_WIDE = 1e-6
+
+
+def least_schatten(
+    constraints: Factors | Matrices, c: Float[np.ndarray, " N"] | None, *, p: float, tol: float, polish: bool = True
+) -> tuple[list[Candidate], int]:
+    """`min |W|_p` over `<A_k, W> + c_k b >= 1`, `1 < p < inf`: candidates, the best first, and the number of steps.
+
+    `c`: the signs of a free intercept's column, or `None`. `tol`: the relative gap to reach; `polish`: go on from there
+    as long as each step halves it.
+    """
+    return least_of_curve(constraints, c, Power(p), tol=tol, polish=polish)
+
+
+def least_of_curve(
+    constraints: Factors | Matrices,
+    c: Float[np.ndarray, " N"] | None,
+    curve: Power | Barrier,
+    *,
+    tol: float,
+    polish: bool,
+) -> tuple[list[Candidate], int]:
+    """The same for the norm that `curve` leads to."""
+    with np.errstate(all="ignore"):
+        unit, sizes = _of_size_one(as_factors(constraints))
+        if not (sizes.min() > 0 and np.isfinite(sizes).all()):
+            return [], 0
+        unit, back = in_spans(unit)
+        turned = unit.shape[0] < unit.shape[1]
+        problem = Problem(_transposed(unit) if turned else unit, sizes.min() / sizes, c)
+        best, n_iterations = path(problem, curve, tol=tol, polish=polish, uneven=_UNEVEN)
+        if best.gap > max(tol, _WIDE) and not best.vanished:
+            other, n = path(problem, curve, tol=tol, polish=polish, uneven=_MORE_UNEVEN)
+            n_iterations += n
+            if other.lower > best.lower:
+                best.W, best.lower = other.W, other.lower
+            if other.upper < best.upper:
+                best.lam, best.upper = other.lam, other.upper
+        point = back(best.W.T if turned else best.W)
+        p = problem.weights(best.lam)
+        if not (np.isfinite(point).all() and np.any(point) and np.isfinite(p).all()):
+            return [], n_iterations
+        return [Candidate(point, p, best_intercept(constraints.margins(point), c))], n_iterations
+
+
+def _transposed(constraints):
+    if isinstance(constraints, Factors):
+        return Factors(constraints.right, constraints.left)
+    return Matrices(np.ascontiguousarray(constraints.matrices.transpose(0, 2, 1)))
+
+
+def _of_size_one(constraints):
+    """The constraints divided by their Frobenius norms, and the norms; no square leaves the range of the numbers."""
+    if isinstance(constraints, Factors):
+        (D, d), (Z, z) = (_units(a) for a in (constraints.left, constraints.right))
+        return Factors(D, Z), d * z
+    A, sizes = _units(constraints.flat)
+    return Matrices(A.reshape(constraints.matrices.shape)), sizes
+
+
+def _units(A):
+    peak = np.abs(A).max(1, keepdims=True)
+    A = A / peak
+    size = np.linalg.norm(A, axis=1, keepdims=True)
+    return A / size, (peak * size)[:, 0]

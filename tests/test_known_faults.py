@@ -1,0 +1,209 @@
+"""Faults that people meet in today's tools, and kinds of data that provoke them: the right value and its reason."""
+
+import dataclasses
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from _margins import CASES, VECTORS, attention, by_conic_solver, s40, stated
+from omegalimit.limits import MaxMargin
+from omegalimit.limits.face import optimal_face
+from omegalimit.rigorous import prove
+from omegalimit.solvers import solve
+
+# A huge penalty is not the hard margin.
+
+
+def test_a_soft_margin_with_a_huge_penalty_is_told_from_the_hard_one():
+    """Forty points: the margin is 0.4602. A squared hinge with C = 1e9 ends 1.9 percent below, and says nothing."""
+    limit = MaxMargin("l2", rows=s40())
+    best = solve(limit).certificate
+    assert best.gap <= 1e-12
+    assert best.lower == pytest.approx(0.4602, abs=5e-5)
+    # What holds the solution is active, and nothing lies inside the margin.
+    np.testing.assert_allclose(s40()[best.support] @ best.point, 1, rtol=1e-12)
+    y = np.where(np.arange(40) % 2 == 0, 1, -1)
+    soft = LinearSVC(C=1e9, fit_intercept=False, random_state=0, max_iter=10**5).fit(s40() * y[:, None], y)
+    judged = limit.certify(soft.coef_[0], best.multipliers)
+    assert 0.01 < judged.gap < 0.03
+    assert judged.lower < best.lower - best.slack
+
+
+# Interior points explode, first-order methods stop early.
+
+
+@pytest.mark.parametrize("d", [16, 64, 128, 256])
+def test_nuclear_attention_problems_are_certified(d):
+    """Interior points of convex modelling tools need minutes at d = 64; first-order ones call a gap of 1e-4 optimal."""
+    left, right = attention(d // 2, 4, d)
+    limit = MaxMargin("nuclear", left=left, right=right)
+    solution, rough = solve(limit), solve(limit, polish=False)
+    assert solution.status == "optimal"
+    assert solution.certificate.gap <= 1e-12
+    # The rounding of either bound, some hundred units in the last place of sums of 256 products over a margin of 0.016.
+    assert solution.certificate.relative_slack <= 3e-12
+    assert rough.status == "optimal"
+    assert rough.certificate.gap <= 1e-8
+
+
+def test_the_word_optimal_is_no_evidence():
+    """A first-order method's own status is `optimal`; the bounds that its answer proves are 1e-5 apart or more."""
+    left, right = attention(32, 4, 64)
+    limit = MaxMargin("nuclear", left=left, right=right)
+    W = cp.Variable(limit.shape)
+    constraint = cp.sum(cp.multiply(left @ W, right), axis=1) >= 1
+    assert isinstance(constraint, cp.Constraint)
+    problem = cp.Problem(cp.Minimize(cp.normNuc(W)), [constraint])
+    problem.solve(solver="SCS")
+    assert problem.status == "optimal"
+    theirs = limit.certify(W.value, constraint.dual_value)  # pyright: ignore[reportArgumentType]
+    ours = solve(limit).certificate
+    assert theirs.gap > 1e-5
+    assert ours.gap < 1e-12
+    assert theirs.lower < ours.lower < ours.upper < theirs.upper
+
+
+@pytest.mark.parametrize("which", ["forty points", "nuclear"])
+def test_a_spoiled_answer_is_told_from_the_answer(which):
+    """A rival's answer is good to 1e-6; moved by 1e-4, or with one multiplier's sign turned, it no longer is."""
+    left, right = attention(8, 4, 16)
+    limit = MaxMargin("l2", rows=s40()) if which != "nuclear" else MaxMargin("nuclear", left=left, right=right)
+    _, point, dual, _ = by_conic_solver(limit)
+    honest = limit.certify(point, dual)
+    assert honest.gap < 1e-6
+    rng = np.random.default_rng(0)
+    moved = point + 1e-4 * np.linalg.norm(point) * rng.normal(size=point.shape) / np.sqrt(point.size)
+    turned = dual.copy()
+    turned[np.argmax(turned)] *= -1
+    judged = limit.certify(moved, dual)
+    assert 1e-6 < judged.gap < 1e-2
+    assert judged.lower < honest.lower
+    assert judged.upper == honest.upper  # the bound from the multipliers does not depend on the point
+    judged = limit.certify(point, turned)
+    assert judged.gap > 1e-3
+    assert judged.n_clipped == 1
+    assert judged.lower == honest.lower
+    assert prove(limit, moved, turned).gap > 1e-3
+
+
+# Nearly touching long hulls with a free intercept.
+
+
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [("l1", 7), ("l2", 5), ("linf", 4), ("lp-4", (3**4 + 4**4) ** 0.25), ("lp-1.3", (3**1.3 + 4**1.3) ** (1 / 1.3))],
+)
+@pytest.mark.parametrize("length", [10, 10**3, 10**6])
+def test_long_hulls_that_nearly_touch(case, size, length):
+    """Points on two parallel lines along (4, 3), 5 apart: the direction is (-3, 4), whatever the norm.
+
+    Both hulls reach far beyond the other's points, so that any other direction is blocked; the lines differ by
+    <(-3, 4), (-3, 4)> = 25 along it, and the margin is half of that over the norm of (-3, 4).
+    """
+    along, across, steps = np.array([4, 3]), np.array([-3, 4]), np.arange(-20, 21)
+    X = np.vstack([length * np.outer(steps, along) + across, length * np.outer(steps, along) + 0 * across])
+    y = np.repeat([1, -1], len(steps))
+    norm, _, extra = CASES[case]
+    limit = MaxMargin.from_labels(norm, X, y, intercept="free", **extra)
+    solution = solve(limit)
+    found = solution.certificate
+    # Rounding of either bound, relative: about 1e-16 times the length of the hull over its distance.
+    assert solution.status == "optimal" if length < 10**6 else solution.status in ("optimal", "stalled")
+    assert found.lower == pytest.approx(12.5 / size, abs=4 * found.slack)
+    assert found.upper == pytest.approx(12.5 / size, abs=4 * found.slack)
+    assert found.slack < 4e-15 * 100 * length  # eps (2 + sqrt(N)) times the longest row
+    assert found.intercept == pytest.approx(-found.point @ across / 2, rel=1e-6)
+
+
+# Duplicated and opposite columns.
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_repeated_column_leaves_the_margin_and_takes_the_uniqueness(sign):
+    """With column 3 once more (or its opposite) any split of its weight has the same l1 norm; in l2 the halves do."""
+    rows = s40()
+    twice = np.column_stack([rows, sign * rows[:, 3]])
+    limit = MaxMargin("l1", rows=twice)
+    once, both = solve(MaxMargin("l1", rows=rows)).certificate, solve(limit).certificate
+    assert both.lower == pytest.approx(once.lower, rel=1e-12)
+    assert both.gap <= 1e-12
+    assert once.point[3] != 0
+    split = np.append(once.point, 0.0)
+    split[3], split[10] = 0.25 * once.point[3], sign * 0.75 * once.point[3]
+    assert limit.certify(split, both.multipliers).gap <= 1e-12
+    face = optimal_face(limit, both)
+    assert face.unique is False
+    assert face.dimension == 1
+    assert face.other is not None
+    assert limit.certify(face.other, both.multipliers).gap <= 1e-12
+    assert optimal_face(MaxMargin("l1", rows=rows), once).unique is True
+    halves = solve(MaxMargin("l2", rows=twice)).certificate
+    assert halves.point[3] == pytest.approx(sign * halves.point[10], rel=1e-9)
+    assert optimal_face(MaxMargin("l2", rows=twice), halves).unique is True
+
+
+def test_a_tie_and_a_near_tie_are_told_apart():
+    tie, near = MaxMargin("l1", rows=[[1.0, 1.0]]), MaxMargin("l1", rows=[[1.0, 1 - 1e-9]])
+    assert optimal_face(tie, solve(tie).certificate).unique is False
+    assert optimal_face(near, solve(near).certificate).unique is not False
+    assert solve(near).certificate.point[1] == 0
+
+
+# Tiny sets whose margin needs the intercept.
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_three_points_on_a_line_need_the_intercept(case):
+    """x = 0, 1 against x = 3: the margin is 1 about the middle 2. Through the origin x = 0 has none."""
+    norm, _, extra = CASES[case]
+    extra = extra | ({"groups": [0]} if norm == "group-l1" else {})
+    X, y = [[0.0], [1.0], [3.0]], [-1, -1, 1]
+    free = solve(MaxMargin.from_labels(norm, X, y, intercept="free", **extra))
+    assert free.status == "optimal"
+    assert free.certificate.lower == pytest.approx(1, rel=1e-14)
+    assert free.certificate.intercept == pytest.approx(-2, rel=1e-14)
+    assert list(free.certificate.support) == [1, 2]
+    none = solve(MaxMargin.from_labels(norm, X, y, **extra))
+    assert none.status == "not separable"
+    assert none.farkas is not None
+    assert none.farkas[0] == 1  # the zero row
+    assert "row 0 is zero" in none.reason
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e8])
+def test_two_points_far_from_the_origin(offset):
+    """Half their distance, 2.5, wherever they are. A penalised intercept pays for the offset: the height 4 is left."""
+    X, y = np.array([[offset, 0.0], [offset + 3, 4.0]]), [-1, 1]
+    found = solve(MaxMargin.from_labels("l2", X, y, intercept="free")).certificate
+    assert found.lower == pytest.approx(2.5, abs=4 * found.slack)
+    assert found.gap <= max(1e-12, 4 * found.relative_slack)
+    if offset:
+        penalised = solve(MaxMargin.from_labels("l2", X, y, intercept="penalised")).certificate
+        assert penalised.upper == pytest.approx(2, rel=2e-3)
+
+
+# Nearly contradictory data.
+
+
+@pytest.mark.parametrize("case", VECTORS)
+@pytest.mark.parametrize("margin", [1e-3, 1e-6])
+def test_nearly_contradictory_rows_have_the_margin_that_they_have(case, margin):
+    """Rows +-e1 + margin e2 on the line between them: the point must be e2, of margin `margin` over |e2|."""
+    d = 4
+    rows = np.zeros((2, d))
+    rows[:, 0], rows[:, 1] = [1, -1], margin
+    limit = stated(case, rows=rows)
+    solution = solve(limit)
+    truth = margin * limit.dual_norm_of(np.eye(d)[1])
+    assert solution.status == "optimal"
+    assert solution.certificate.lower == pytest.approx(truth, abs=4 * solution.certificate.slack + 1e-8 * truth)
+
+
+def test_a_zero_row_is_named_and_an_intercept_excuses_it():
+    limit = MaxMargin.from_labels("l2", [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]], [1, -1, -1])
+    solution = solve(limit)
+    assert solution.status == "not separable"
+    assert solution.reason == "rows 1, 2 are zero, so that no point has a positive margin there."
+    assert solve(dataclasses.replace(limit, intercept="free", labels=np.array([1.0, -1, -1]))).status == "optimal"
