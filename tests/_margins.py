@@ -99,7 +99,7 @@ def by_conic_solver(limit: MaxMargin) -> tuple[float, np.ndarray, np.ndarray, fl
     else:
         margins = limit.rows.reshape(len(limit.rows), -1) @ cp.vec(W, order="C")
     extra: list[Any] = []
-    size = _size(limit, W, b, extra)
+    size: Any = _size(limit, W, b, extra)
     if limit.labels is not None:
         margins = margins + limit.labels * b
     constraint = margins >= 1

@@ -84,7 +84,7 @@ def _orthogonal(W, rng):
 
 
 def _with_product_one(W, matrices):
-    """`E` with `<E, W> = 1` in exact arithmetic: a unit vector over an entry that is a power of two, or a turned one."""
+    """`E` with `<E, W> = 1` exactly: a unit vector over an entry that is a power of two, or such a one turned."""
     E = np.zeros(W.shape)
     if matrices:
         E[0, 0] = 1  # in the turned coordinates, where W is diagonal

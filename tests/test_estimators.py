@@ -1,6 +1,7 @@
 """The classifier: scikit-learn's own checks, the right margins where its SVMs are silently wrong, honest refusals."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,8 @@ def test_coefficients_have_least_margin_one_and_the_certified_margin(norm, extra
     assert (model.intercept_[0] == 0) or fit_intercept
     np.testing.assert_allclose(margins[model.support_], 1, rtol=1e-7)
     assert model.certificate_.gap <= 1e-8
-    sparse = clone(model).fit(scipy.sparse.csr_array(X), y)
+    sparse: Any = clone(model)
+    sparse.fit(scipy.sparse.csr_array(X), y)
     np.testing.assert_allclose(sparse.coef_, model.coef_, rtol=1e-5, atol=1e-7)
 
 
@@ -121,6 +123,7 @@ def test_data_that_are_not_separable_warn_and_come_with_their_proof(norm):
     signed = np.where(y == 1, 1, -1) * model.farkas_
     np.testing.assert_allclose(signed @ X, 0, atol=1e-14)
     assert signed.sum() == pytest.approx(0, abs=1e-15)
+    assert model.farkas_ is not None
     assert model.farkas_.min() >= 0
     assert model.predict([[5, 5], [-5, -5]]).tolist() == [1, 0]
     with pytest.raises(ValueError, match=r"^The data are not separable: .* There is no maximum margin\.$"):

@@ -158,7 +158,7 @@ def test_a_tie_and_a_near_tie_are_told_apart():
 def test_three_points_on_a_line_need_the_intercept(case):
     """x = 0, 1 against x = 3: the margin is 1 about the middle 2. Through the origin x = 0 has none."""
     norm, _, extra = CASES[case]
-    extra = extra | ({"groups": [0]} if norm == "group-l1" else {})
+    extra = {**extra, "groups": [0]} if norm == "group-l1" else extra
     X, y = [[0.0], [1.0], [3.0]], [-1, -1, 1]
     free = solve(MaxMargin.from_labels(norm, X, y, intercept="free", **extra))
     assert free.status == "optimal"

@@ -3,6 +3,7 @@
 import dataclasses
 import tracemalloc
 from decimal import Decimal, localcontext
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -119,7 +120,8 @@ def test_one_constraint_per_axis(case, power, d):
     if kind == "rows":
         limit, point = stated(case, rows=eye), np.ones(d)
     else:
-        arrays = {"left": eye, "right": eye} if kind == "factors" else {"rows": np.einsum("ki,kj->kij", eye, eye)}
+        arrays: dict[str, Any] = {"left": eye, "right": eye}
+        arrays = arrays if kind == "factors" else {"rows": np.einsum("ki,kj->kij", eye, eye)}
         limit, point = stated(case, **arrays), eye
     for p in (np.ones(d), None):
         certificate = limit.certify(point, p)
@@ -130,7 +132,7 @@ def test_one_constraint_per_axis(case, power, d):
 
 
 def test_groups_and_frequencies_by_hand():
-    limit = MaxMargin("group-l1", rows=[[3.0, 1.0, 4.0]], groups=[7, -1, 7])
+    limit = MaxMargin("group-l1", rows=[[3.0, 1.0, 4.0]], groups=np.array([7, -1, 7]))
     assert limit.norm_of([3, 1, 4]) == pytest.approx(6, rel=1e-15)
     assert limit.dual_norm_of([3, 1, 4]) == pytest.approx(5, rel=1e-15)
     # A constant has one frequency, of size sqrt(d); the unit impulse has all of them, of size 1 / sqrt(d).
@@ -152,6 +154,7 @@ def test_a_free_intercept_is_balanced_and_the_best_is_found(norm):
     point, p = rng.normal(size=limit.shape), rng.exponential(size=limit.n_constraints)
     best = limit.certify(point, p)
     assert best.intercept_kind == "free"
+    assert best.intercept is not None
     assert limit.labels is not None
     assert limit.labels @ best.multipliers == pytest.approx(0, abs=1e-15)
     for shift in (-0.1, 0.1):
@@ -170,8 +173,9 @@ def test_a_penalised_intercept_is_one_more_coordinate(norm):
     assert certificate.intercept_kind == "penalised"
     length = limit.norm_of(w)
     size = {"l2": np.hypot(length, b), "linf": max(length, b)}.get(norm, length + b)
-    if norm.startswith("lp"):
+    if limit.p is not None:
         size = (length**limit.p + b**limit.p) ** (1 / limit.p)
+    assert limit.labels is not None
     # The same numbers by another road: a few units of the last place.
     assert certificate.lower == pytest.approx((limit.rows @ w + limit.labels * b).min() / size, rel=1e-13)
     assert certificate.upper >= limit.dual_norm_of(limit.combine(certificate.multipliers)) * (1 - 1e-15)
@@ -215,6 +219,8 @@ def test_sparse_rows_are_the_same_problem(norm, intercept):
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear", "spectral", "schatten-4"])
 def test_matrices_of_rank_one_are_the_same_problem_as_their_factors(norm):
     factors, rng = separable(norm, 6), np.random.default_rng(0)
+    assert factors.left is not None
+    assert factors.right is not None
     matrices = stated(norm, rows=np.einsum("ki,kj->kij", factors.left, factors.right))
     point, p = rng.normal(size=factors.shape), rng.exponential(size=factors.n_constraints)
     for multipliers in (p, None):

@@ -20,13 +20,15 @@ KERNELS = {"l1": least_l1, "linf": least_linf, "l2": least_l2, "l2 gram": by_gra
 ORDER = {"l1": 1, "linf": np.inf, "l2": 2, "l2 gram": 2}
 DUAL = {"l1": np.inf, "linf": 1, "l2": 2, "l2 gram": 2}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+row_kernels = pytest.mark.parametrize("kernel", ["l1", "linf", "l2"])
 with_and_without = pytest.mark.parametrize("intercept", [False, True])
 
 
 def bounds(kernel, A, c, candidate):
     """Both bounds from the definition alone; the multipliers must be what the certificate assumes."""
     w, p, b = candidate
-    assert np.isfinite(w).all() and np.any(w)
+    assert np.isfinite(w).all()
+    assert np.any(w)
     assert p.min() >= 0
     # Sums of N numbers of sum one, in double precision.
     assert p.sum() == pytest.approx(1, abs=1e-13)
@@ -58,7 +60,8 @@ def separable(N, d, *, margin=0.1, seed=0):
     w /= np.linalg.norm(w)
     X = rng.normal(size=(N, d))
     y = np.where(X @ w > 0, 1.0, -1.0)
-    y[:2] = 1, -1
+    if N > 1:
+        y[:2] = 1, -1
     along = np.abs(X @ w) + margin
     return y[:, None] * (X + np.outer(y * along - X @ w, w)), y
 
@@ -73,7 +76,7 @@ def by_conic_solver(kernel, A, c):
     problem = cp.Problem(cp.Minimize(cp.norm(w, order)), [A @ w + (0 if c is None else c * b) >= 1])
     problem.solve(solver=cp.CLARABEL)
     assert problem.status == cp.OPTIMAL
-    return 1 / float(np.linalg.norm(w.value, ORDER[kernel]))
+    return 1 / float(np.linalg.norm(np.asarray(w.value), ORDER[kernel]))
 
 
 SHAPES = {"40x10": (40, 10), "15x40": (15, 40), "25x25": (25, 25), "150x6": (150, 6), "1x7": (1, 7), "9x1": (9, 1)}
@@ -104,16 +107,14 @@ def test_tolerance_is_met_without_polish(kernel, intercept):
         assert gap(kernel, A, y if intercept else None, tol=tol, polish=False) <= tol
 
 
-@every_kernel
+@row_kernels
 @with_and_without
 def test_sparse_and_dense_rows_have_the_same_optimum(kernel, intercept):
-    if kernel == "l2 gram":
-        pytest.skip("sees no rows")
     rng = np.random.default_rng(2)
     A = rng.normal(size=(40, 90)) * (rng.random((40, 90)) < 0.2)
     c = labels(40) if intercept else None
     lowers = []
-    for rows in (A, scipy.sparse.csr_array(A), scipy.sparse.csr_array(A[:, :30])[:, :30].tocsr(), A[:, :30]):
+    for rows in (A, scipy.sparse.csr_array(A), A[:, :30], scipy.sparse.csr_array(A[:, :30])):
         candidates, _ = KERNELS[kernel](rows, c, tol=1e-10)
         lower, upper = bounds(kernel, rows, c, candidates[0])
         assert upper - lower <= 1e-10 * upper
@@ -169,7 +170,7 @@ def test_columns_over_six_decades(kernel, intercept, shape, seed):
     assert gap(kernel, A, c) <= max(worst, floor(kernel, A, c))
 
 
-@pytest.mark.parametrize("kernel", ["l1", "linf", "l2"])
+@row_kernels
 @pytest.mark.parametrize("seed", range(4))
 def test_columns_over_sixteen_decades(kernel, seed):
     A, _ = separable(30, 60, seed=seed)
@@ -189,10 +190,10 @@ def test_one_row_of_another_size(kernel, intercept, factor):
     assert gap(kernel, A, y if intercept else None) <= 1e-8
 
 
-@pytest.mark.parametrize("kernel", ["l1", "linf", "l2"])
+@row_kernels
 @with_and_without
-@pytest.mark.parametrize("margin", [1e-6, 1e-9])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("margin", [1e-6, 1e-8])
+@pytest.mark.parametrize("seed", range(6))
 def test_barely_separable(kernel, intercept, margin, seed):
     A, y = barely_separable(margin, seed)
     c = y if intercept else None
@@ -273,7 +274,7 @@ def test_inseparable_data_end_with_a_farkas_combination(kernel, name):
     assert n_iterations <= 200
 
 
-@pytest.mark.parametrize("kernel", ["l1", "linf", "l2"])
+@row_kernels
 def test_inseparable_with_an_intercept(kernel):
     rng = np.random.default_rng(6)
     y = labels(80)
@@ -290,11 +291,13 @@ def test_least_norm_combination():
     A = rng.normal(size=(50, 8))
     for rows in (A, scipy.sparse.csr_array(A)):
         p = least_norm_combination(rows, None)
+        assert p is not None
         assert p.min() >= 0
         # Rounding of a convex combination of rows of size 3.
         assert np.linalg.norm(A.T @ p) <= 1e-14
     A, y = separable(30, 8, seed=9)
     p = least_norm_combination(A, y)
+    assert p is not None
     assert np.linalg.norm(A.T @ p) == pytest.approx(by_conic_solver("l2", A, y), rel=1e-6)
 
 
@@ -303,7 +306,7 @@ def test_a_power_of_two_changes_nothing(kernel):
     A, y = separable(30, 12, seed=10)
     first, _ = KERNELS[kernel](A, y, tol=1e-8)
     second, _ = KERNELS[kernel](A / 64, y, tol=1e-8)
-    # Scaling by powers of two is exact, so that both runs take the same steps; one ulp for powers of gamma.
+    # The scaling is exact, and so are the steps but for sums taken in another order.
     np.testing.assert_allclose(first[0].multipliers, second[0].multipliers, rtol=1e-9, atol=1e-13)
 
 

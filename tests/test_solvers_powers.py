@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 from scipy.optimize import minimize, nnls
 
-from omegalimit.solvers._power import log_norm, power_map, power_norm, power_slope, power_unit
+from omegalimit.solvers._power import log_norm, power_norm, power_unit
 from omegalimit.solvers.lp import least_lp
 
 POWERS = [1.001, 1.05, 1.1, 1.5, 1.9, 2, 2.5, 3, 6, 10, 30, 100, 1000]
@@ -238,20 +238,10 @@ def test_power_functions(q):
     assert log_norm(s, q) == pytest.approx(np.log(power_norm(s, q)), abs=1e-14)
     # Powers of order 1000 multiply rounding by as much.
     assert power_norm(power_unit(s, q), p) == pytest.approx(1, rel=1e-12)
-    assert s @ power_map(s, q) == pytest.approx(power_norm(s, q) ** 2, rel=1e-12)
-    np.testing.assert_allclose(power_map(1e150 * s, q), 1e150 * power_map(s, q), rtol=1e-11)
-    h, a = power_slope(s, q)
-    hessian = np.diag(h) + (2 - q) * np.outer(a, a)
-    # Homogeneous of degree one: the Hessian takes s to the gradient (Euler), a check of every entry's row.
-    np.testing.assert_allclose(hessian @ s, power_map(s, q), rtol=1e-9, atol=1e-11)
-    step = 1e-6 * s * np.array([1, -1, 0.5, 2])
-    change = (power_map(s + step, q) - power_map(s - step, q)) / 2
-    # Central differences: relative error (q 1e-6)^2 of the largest entry, and rounding 1e-16 / 1e-6.
-    np.testing.assert_allclose(hessian @ step, change, atol=1e-5 * np.abs(change).max())
+    assert s @ power_unit(s, q) == pytest.approx(power_norm(s, q), rel=1e-12)
+    np.testing.assert_allclose(power_unit(1e150 * s, q), power_unit(s, q), rtol=1e-11)
 
 
 def test_power_functions_of_zero():
     assert power_norm(np.zeros(3), 3) == 0
     np.testing.assert_array_equal(power_unit(np.zeros(3), 3), np.zeros(3))
-    assert power_slope(np.array([0.0, 1.0]), 3)[0][0] == 0
-    assert power_slope(np.array([0.0, 1.0]), 1.5)[0][0] == np.inf

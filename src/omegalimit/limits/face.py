@@ -49,7 +49,7 @@ class Face:
     - `unique`: true: one direction, decided in floating point with singular values well above their error; not a
       proof. False: `other` is a second optimum, and its bounds are those of the first within their rounding error (so
       that a tie closer than rounding is a tie). `None`: neither; `reason` says why.
-    - `dimension` of the set (0 when unique); `None` where it is not known, also beside `unique=False`.
+    - `dimension` of the set (0 when unique); `None` where it is not known, which may be with `unique=False` too.
     - `other`, `other_intercept`: a second optimum, certified by the same multipliers, as far from the first as the
       search found; `None` unless `unique` is false.
     - `spread`: `|W - W'|` of the two, both scaled to norm one (at most 2); 0 when unique, `None` when undecided.
@@ -131,8 +131,8 @@ def _check(limit, certificate):
         )
 
 
-def _undecided(reason, dimension=None):
-    return Face(unique=None, dimension=dimension, reason=reason)
+def _undecided(reason):
+    return Face(unique=None, dimension=None, reason=reason)
 
 
 def _face(limit, certificate, ranges) -> Face:
@@ -237,7 +237,7 @@ def _exhibited(pair, chart, found: Found, n_free) -> Face:
     # Where the face is read off the pair, or curved, points at the fourth root of the gap may be all but optimal.
     least_spread = math.sqrt(10 * pair.tie) if chart.inexact else pair.tie
     for i in np.argsort(-spreads, kind="stable")[:4]:
-        for share in (1.0, 0.9, 0.5):
+        for share in (1.0,) if chart.matrix is None else (1.0, 0.9, 0.5):  # at the end of a curved step rounding grows
             if share * spreads[i] <= least_spread:
                 break
             step = share * found.steps[i]

@@ -58,11 +58,12 @@ def judge(
         if separable_by_rows(limit.plain()):
             lost = "some rows are so small that the margin is lost in the rounding of the others."
             return Judgement(status=OPEN, reason=lost)
-        n = int((certificate.multipliers > 0).sum())
+        p = certificate.multipliers
+        n = int((p > np.finfo(float).eps * p.max()).sum())
         return Judgement(
             status=NOT_SEPARABLE,
             reason=f"a convex combination of {n} constraints is zero to rounding (`farkas`).",
-            farkas=certificate.multipliers,
+            farkas=p,
         )
     if gap <= tol or gap <= 4 * slack:
         ends = f"double precision ends here: rounding alone moves the gap by {slack:.1e}."

@@ -104,65 +104,54 @@ class Lp(AbstractNorm):
         return _euclidean_tails(np.abs(G), gap) if self.p == 2 else super().tails(G, gap=gap, doubt=doubt)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class GroupL1(AbstractNorm):
-    """`sum_g |w_g|_2`; `groups[j]` in `0, ..., n_groups - 1` is the group of coordinate `j`."""
-
-    groups: Int[np.ndarray, " d"]
-
-    def _sizes(self, w):
-        return np.sqrt(np.bincount(self.groups, w * w))
+class AbstractSum(AbstractNorm):
+    """`sum_i |W|_i` over parts whose sizes `parts` gives."""
 
     def of(self, W):
-        return float(self._sizes(W).sum())
+        return float(self.parts(W).sum())
 
     def dual(self, G):
-        return float(self._sizes(G).max())
+        return float(self.parts(G).max())
 
     @property
     def strictly_convex(self):
         return False
+
+    def euclidean_factor(self, shape):
+        return 1.0
+
+    @abc.abstractmethod
+    def parts(self, G: Float[np.ndarray, "..."]) -> Float[np.ndarray, " r"]:
+        """`|G|_i`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupL1(AbstractSum):
+    """`sum_g |w_g|_2`; `groups[j]` in `0, ..., n_groups - 1` is the group of coordinate `j`."""
+
+    groups: Int[np.ndarray, " d"]
 
     @property
     def blind_to_signs(self):
         return True
 
-    def euclidean_factor(self, shape):
-        return 1.0
-
     def parts(self, G):
-        return self._sizes(G)
+        return np.sqrt(np.bincount(self.groups, G * G))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FourierL1(AbstractNorm):
+class FourierL1(AbstractSum):
     """`sum_k |(F w)_k|`, `F` the unitary transform of the first `d - n_plain` coordinates; the rest is added as is."""
 
     n_plain: int = 0
-
-    def _sizes(self, w):
-        d = len(w) - self.n_plain
-        return np.concatenate([np.abs(np.fft.fft(w[:d], norm="ortho")), np.abs(w[d:])])
-
-    def of(self, W):
-        return float(self._sizes(W).sum())
-
-    def dual(self, G):
-        return float(self._sizes(G).max())
-
-    @property
-    def strictly_convex(self):
-        return False
 
     @property
     def blind_to_signs(self):
         return False
 
-    def euclidean_factor(self, shape):
-        return 1.0
-
     def parts(self, G):
-        return self._sizes(G)
+        d = len(G) - self.n_plain
+        return np.concatenate([np.abs(np.fft.fft(G[:d], norm="ortho")), np.abs(G[d:])])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ._candidate import Candidate, best_intercept
 from ._program_step import Newton, start
-from ._program_vertex import offer_simplex, offer_vertex
+from ._program_vertex import offer_simplex, offer_vertex, polish_vertex
 from ._scaled_program import Best, Scaled, scaled, units
 
 _MOST_STEPS = 100
@@ -43,14 +43,14 @@ def least_norm_program(A, c, *, box: bool, tol: float, polish: bool) -> tuple[li
         if min(A.shape) <= _MOST_DENSE:
             n_steps = interior_point(program, best, tol=tol, polish=polish)
             if polish:
-                _polish(program, best)
+                polish_vertex(program, best)
         entries = A.nnz if hasattr(A, "nnz") else A.size
-        # HiGHS's tolerances are absolute: margins of one are met most sharply, a point of size one is found most surely.
+        # HiGHS's tolerances are absolute: margins of one are met most sharply, points of size one found most surely.
         for least in (1.0, best.upper * float(program.h.max())) if entries <= _MOST_SIMPLEX or n_steps == 0 else ():
             if best.gap > tol and not best.negligible:
                 n_steps += offer_simplex(program, best, least=least if 0 < least < np.inf else 1.0)
                 if polish:
-                    _polish(program, best)
+                    polish_vertex(program, best)
         if best.p is None:
             return [], n_steps
         # Where the combination is zero to the last digit there may be no point, and none has a positive margin.
@@ -59,12 +59,6 @@ def least_norm_program(A, c, *, box: bool, tol: float, polish: bool) -> tuple[li
         # By a power of two alone: a point of norm 1e-300 or 1e300 would leave the caller without digits.
         w = w * units(np.abs(w).max())
         return [Candidate(w, best.p, best_intercept(A @ w, c))], n_steps
-
-
-def _polish(program, best):
-    for _ in range(3):
-        if not offer_vertex(program, best):
-            return
 
 
 def interior_point(program: Scaled, best: Best, *, tol: float, polish: bool = False) -> int:

@@ -22,33 +22,61 @@ from ._scaled_program import Best, Scaled
 _getrf, _getrs = get_lapack_funcs(("getrf", "getrs"), dtype=float)
 # The smallest that HiGHS takes.
 _TOLERANCE = 1e-10
+# A gap at which nothing is left to polish.
+_SHARP = 1e-14
 
 
-def offer_vertex(program: Scaled, best: Best, active: tuple[np.ndarray, np.ndarray] | None = None) -> bool:
+def polish_vertex(program: Scaled, best: Best):
+    """Offers `best` the solutions on the active sets that it suggests itself, as long as that helps."""
+    for _ in range(3):
+        improved = False
+        for active in _read_off(program, best):
+            if best.gap > _SHARP:
+                improved |= offer_vertex(program, best, active)
+        if not improved:
+            return
+
+
+def _read_off(program, best):
+    """Sets of rows and free coordinates: of each pair the larger side counts, then as many of one as of the other."""
+    if best.w is None or best.p is None or best.lower <= 0:
+        return
+    A, c, h, f, box = program
+    w = best.w / program.norm(best.w)
+    scores = A @ w / (h * best.lower)
+    slack = (scores if c is None else scores + c * best_intercept(scores, c)) - 1
+    size, weight = np.abs(w), np.abs(A.T @ (best.p / (best.upper * h)))
+    size, weight = (size / f, weight * f) if box else (size * f, weight / f)
+    tiny = np.finfo(float).tiny
+    by_row = best.p / np.maximum(slack, tiny)
+    by_column = (1 - size) / np.maximum(weight, tiny) if box else size / np.maximum(1 - weight, tiny)
+    rows, free = by_row > 1, by_column > 1
+    n_more = int(box) + int(c is not None)
+    yield rows, free
+    if rows.sum() != free.sum() + n_more:
+        yield rows, _largest(by_column, rows.sum() - n_more)
+        yield _largest(by_row, free.sum() + n_more), free
+
+
+def _largest(values, n):
+    chosen = np.zeros(len(values), dtype=bool)
+    chosen[np.argsort(-values, kind="stable")[: max(n, 0)]] = True
+    return chosen
+
+
+def offer_vertex(program: Scaled, best: Best, active: tuple[np.ndarray, np.ndarray]) -> bool:
     """Offers `best` the solution on an active set; true when it was better.
 
-    `active`: which rows have multipliers, and which coordinates are not zero (l1) or inside the box (l-infinity); only
-    a square `M` is solved then. By default it is read off the best pair, whose larger side of each pair counts.
+    `active`: which rows have multipliers, and which coordinates are not zero (l1) or inside the box (l-infinity).
     """
-    if best.w is None or best.p is None or best.lower <= 0:
-        return False
+    rows, free = (np.flatnonzero(mask) for mask in active)
     A, c, h, f, box = program
+    if best.w is None or best.p is None or best.lower <= 0 or not (len(rows) and len(free) + box):
+        return False
     w = best.w / (program.norm(best.w) * best.lower)
     lam = best.p / (best.upper * h)
     a = A.T @ lam
-    scores = A @ w
-    b = best_intercept(scores / h, c)
-    given = active is not None
-    if active is None:
-        slack = (scores / h if c is None else scores / h + c * b) - 1
-        size = np.abs(w) * best.lower * (1 / f if box else f)
-        weight = np.abs(a) * (f if box else 1 / f)
-        active = best.p > slack, weight <= 1 - size if box else size > 1 - weight
-    rows, free = (np.flatnonzero(mask) for mask in active)
-    if not (len(rows) and len(free) + box):
-        return False
-    if given and len(rows) != len(free) + box + (c is not None):
-        return False
+    b = best_intercept(A @ w / h, c)
     A_I = A[rows]
     M = _dense(A_I[:, free])
     x, q = w[free], np.zeros(len(free)) if box else f[free] * np.sign(a[free])

@@ -49,13 +49,6 @@ def near_duplicates(
     return np.array(kept), member_of
 
 
-def representatives(
-    D: Float[np.ndarray, "N n1"], Z: Float[np.ndarray, "N n2"], b: Float[np.ndarray, " N"]
-) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " N"]]:
-    """`near_duplicates` of `<D_k Z_k^T, W> >= b_k` with unit `D_k`, `Z_k`."""
-    return near_duplicates(Factors(D, Z), b)
-
-
 def _distance(constraints, k, head):
     """`|A_k - A_head|_F` of constraints of size one, without cancellation.
 
@@ -118,3 +111,19 @@ def as_factors(constraints: Factors | Matrices) -> Factors | Matrices:
         if np.abs(A[k] - np.outer(left[k], right[k])).max() > _ROUNDING * abs(pivots[k]):
             return constraints
     return Factors(left, right)
+
+
+def of_size_one(constraints: Factors | Matrices) -> tuple[Factors | Matrices, Float[np.ndarray, " N"]]:
+    """The constraints divided by their Frobenius norms, and the norms; no square leaves the range of the numbers."""
+    if isinstance(constraints, Factors):
+        (D, d), (Z, z) = (_units(a) for a in (constraints.left, constraints.right))
+        return Factors(D, Z), d * z
+    A, sizes = _units(constraints.flat)
+    return Matrices(A.reshape(constraints.matrices.shape)), sizes
+
+
+def _units(A):
+    peak = np.abs(A).max(1, keepdims=True)
+    A = A / peak
+    size = np.linalg.norm(A, axis=1, keepdims=True)
+    return A / size, (peak * size)[:, 0]

@@ -9,7 +9,7 @@ import numpy as np
 from .._threads import one_blas_thread
 from ..certificate import Certificate
 from ..limits import MaxMargin
-from ..limits.constraints import Rows
+from ..limits.constraints import Factors, Matrices, Rows
 from ..limits.judgement import OPEN, judge
 from ._candidate import Candidate, balanced, best_intercept
 from ._solution import Solution
@@ -77,13 +77,48 @@ def _search(limit: MaxMargin, tol: float, polish: bool) -> tuple[Certificate, in
         candidates.append(Candidate(_some_point(limit), np.eye(1, limit.n_constraints, int(zero[0]))[0]))
         best = _best(limit, candidates)
     else:
-        candidates, n_iterations = _run(limit, tol, polish)
+        nearer = _centred(limit)
+        candidates, n_iterations = _run(nearer, tol, polish)
         best = _best(limit, candidates)
-        if best is None or best.lower <= best.slack:
-            candidates = [*candidates, *_fallback(limit)]
-            best = _best(limit, candidates)
+        for more in (_fallback, _by_linear_program):
+            if best is None or (best.lower <= best.slack and best.upper > best.slack):
+                candidates = [*candidates, *more(nearer)]
+                best = _best(limit, candidates)
     assert best is not None
     return best, n_iterations
+
+
+def _centred(limit):
+    """The problem with the origin near the inputs but on none, where a free intercept has them far off or some at zero.
+
+    `<A_k, W> + y_k b = <A_k - y_k m, W> + y_k (b + <m, W>)`: the points and the balanced multipliers are the same.
+    Inputs far from the origin would drown the differences that matter in rounding, in every product of a method; and
+    methods for matrices divide constraints by their size.
+    """
+    constraints, _ = limit.scaled()
+    if limit.signs is None:
+        return limit
+    has_zero = not isinstance(constraints, Rows) and constraints.euclidean_sizes.min() == 0
+    if isinstance(constraints, Factors) and not has_zero:
+        return limit
+    rows = _stacked(constraints)
+    if not isinstance(rows, np.ndarray):
+        return limit
+    y = limit.signs.reshape(-1, *[1] * (rows.ndim - 1))
+    m = (y * rows).mean(0)
+    largest = np.abs(rows - y * m).max()
+    if has_zero:
+        m = m - largest * np.cos(np.arange(m.size)).reshape(m.shape)  # a direction in which no data lie but by design
+    elif not 0 < 4 * largest < np.abs(rows).max():
+        return limit
+    return dataclasses.replace(limit, rows=rows - y * m, left=None, right=None)
+
+
+def _stacked(constraints):
+    """The constraints as one array."""
+    if isinstance(constraints, Rows):
+        return constraints.rows
+    return constraints.matrices if isinstance(constraints, Matrices) else constraints.congruence(None, None)
 
 
 def _run(limit, tol, polish):
@@ -108,9 +143,25 @@ def _fallback(limit):
     return [Candidate(W, q, best_intercept(constraints.margins(W), c)) for q in (p, ones)]
 
 
+def _by_linear_program(limit):
+    """The pair of the l1 margin: where nothing separates, its multipliers are a Farkas combination for every norm.
+
+    The least-norm point may be reached slowly there, as a combination with weights that vanish like their slacks.
+    """
+    from .l1 import least_l1
+
+    constraints, _ = limit.scaled()
+    rows = _stacked(constraints)
+    rows = rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) else rows
+    found, _ = least_l1(rows, limit.signs, tol=1e-8)
+    return [candidate._replace(point=candidate.point.reshape(limit.shape)) for candidate in found]
+
+
 def _best(limit, candidates) -> Certificate | None:
-    """The highest lower with the smallest upper bound: one depends on the point alone, one on the multipliers alone."""
-    _, exponent = limit.scaled()
+    """The highest lower with the smallest upper bound: one depends on the point alone, one on the multipliers alone.
+
+    A free intercept is the best for the point.
+    """
     usable = [
         candidate
         for candidate in candidates
@@ -118,19 +169,15 @@ def _best(limit, candidates) -> Certificate | None:
         and np.any(candidate.point)
         and np.isfinite(candidate.multipliers).all()
         and np.any(balanced(candidate.multipliers, limit.signs) > 0)
-        and np.isfinite(candidate.intercept)
     ]
-
-    def certify(of_point, of_multipliers):
-        intercept = None if limit.signs is None else float(np.ldexp(of_point.intercept, exponent))
-        return limit.certify(of_point.point, of_multipliers.multipliers, intercept=intercept)
-
-    found = [certify(candidate, candidate) for candidate in usable]
+    found = [limit.certify(candidate.point, candidate.multipliers) for candidate in usable]
     if not found:
         return None
     highest = max(range(len(found)), key=lambda i: found[i].lower)
     smallest = min(range(len(found)), key=lambda i: found[i].upper)
-    return found[highest] if highest == smallest else certify(usable[highest], usable[smallest])
+    if highest == smallest:
+        return found[highest]
+    return limit.certify(usable[highest].point, usable[smallest].multipliers)
 
 
 def _some_point(limit):

@@ -15,7 +15,7 @@ from scipy.linalg import get_blas_funcs
 from ..limits.constraints import Factors, Matrices
 from ._spectral_curves import Weights
 
-_syrk = get_blas_funcs("syrk", dtype=float)
+(_syrk,) = get_blas_funcs(("syrk",), dtype=float)
 _TILE = 2**21  # numbers held at once
 
 
@@ -46,10 +46,6 @@ class Metric:
         B = self._X * z
         B[:n] += (self._Y * z[:n]).T
         return self._u @ B @ self._v.T
-
-    def apply(self, R: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-        """`S R`."""
-        return self.push(self.pull(R))
 
     def _bent(self, z):
         i = np.arange(len(self._v))

@@ -91,17 +91,20 @@ class Best:
     lower: float = -math.inf
     upper: float = math.inf
     vanished: bool = False  # the combination is zero within rounding
+    last: Point | None = None
 
     @property
     def gap(self) -> float:
         return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
 
 
-def path(problem: Problem, curve: Power | Barrier, *, tol: float, polish: bool, uneven: float) -> tuple[Best, int]:
+def path(
+    problem: Problem, curve: Power | Barrier, *, tol: float, polish: bool, uneven: float, begin: Point | None = None
+) -> tuple[Best, int]:
     """The best pair on the way to the last curve, when its gap is at most `tol` or no longer falls; and the steps.
 
     `polish`: go on towards rounding as long as each step halves the gap. `uneven`: residuals allowed on the way,
-    relative to the complementarity.
+    relative to the complementarity. `begin`: a point of another curve to go on from.
     """
     lam = np.ones_like(problem.b) if problem.c is None else balanced(np.ones_like(problem.b), problem.c) / problem.b
     lam /= problem.b @ lam
@@ -110,24 +113,30 @@ def path(problem: Problem, curve: Power | Barrier, *, tol: float, polish: bool, 
         first = np.zeros_like(lam)
         first[0] = 1
         return Best(problem.constraints.combine(first), lam, upper=0.0, vanished=True), 0
-    curve, x = _start(problem, curve, lam)
+    if begin is None:
+        curve, x = _start(problem, curve, lam)
+    else:
+        sigma, g = begin.pair.sigma, begin.pair.g
+        eta = curve.lean * sigma[0] / g[0]
+        x = dataclasses.replace(begin, pair=curve.at(sigma + eta * g, eta))
     best = Best(x.matrix(x.pair.sigma), lam)
     N, size = problem.constraints.n_constraints, math.prod(problem.constraints.shape)
     careful = size < N or N * N * size <= _CHEAP
     goal, last, waited, patience, enough = tol, (math.inf, math.inf), 0, _PATIENCE, 0.9
     for n in range(_MAX_ITERATIONS):
+        best.last = x
         _judge(problem, curve, x, best)
         if best.vanished or best.gap <= _ROUNDING:
             return best, n
         if goal == tol and best.gap <= tol:
             if not polish:
                 return best, n
-            goal, patience, enough, careful = _ROUNDING, 2, 0.5, careful or N * size <= _MOST_NUMBERS
+            goal, patience, enough = _ROUNDING, 2, 0.5
             last = (math.inf, math.inf)
         waited += 1
         if best.gap < enough * last[0] or (goal == tol and best.upper < enough * last[1]):
             last, waited = (best.gap, best.upper), 0
-        if goal == tol and waited > 3 and not careful and N * size <= _MOST_NUMBERS:
+        if waited >= min(4, patience) and not careful and N * size <= _MOST_NUMBERS:
             careful, waited = True, 0
         if waited >= patience:
             return best, n
@@ -212,6 +221,7 @@ def _step(problem, curve, x, *, goal, careful, uneven):
     step = min(1.0, (0.995 if reach > 0.9 else 0.95) * reach)
     if not (np.isfinite(dW).all() and np.isfinite(dG).all() and np.isfinite(step)):
         return None
+    rounding = 1e-12 + 1e-14 * lam.sum() / np.linalg.norm(V)  # of a combination that nearly cancels
     for _ in range(12):
         u, z, vt = np.linalg.svd((W + step * dW) + eta * (V + step * dG))
         new_lam, new_k = lam + step * dlam, k + step * dk
@@ -222,7 +232,7 @@ def _step(problem, curve, x, *, goal, careful, uneven):
         r = constraints.margins(W1) + E @ new.y - new.k
         V1 = new.matrix(new.pair.g)
         R = V1 - constraints.combine(new.lam)
-        if _infeasibility(W1, V1, R, r, new.lam) <= max((1 - step / 2) * infeasible, uneven * gap / size, 1e-12):
+        if _infeasibility(W1, V1, R, r, new.lam) <= max((1 - step / 2) * infeasible, uneven * gap / size, rounding):
             break
         step /= 2
     return onward, new

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ..limits.constraints import Factors, Matrices
 from ._candidate import Candidate, best_intercept
-from ._reduce import as_factors, in_spans, near_duplicates
+from ._reduce import as_factors, in_spans, near_duplicates, of_size_one
 from .nuclear_path import central_path
 from .nuclear_polish import newton
 from .nuclear_problem import Pair, Problem
@@ -31,7 +31,7 @@ def least_nuclear(
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         constraints = as_factors(constraints)
-        unit, sizes = _of_size_one(constraints)
+        unit, sizes = of_size_one(constraints)
         if not (sizes.min() > 0 and np.isfinite(sizes).all()):
             return [], 0
         unit, back = in_spans(unit)
@@ -62,24 +62,3 @@ def _spread(lam, kept, n):
     whole = np.zeros(n)
     whole[kept] = lam
     return whole
-
-
-def _of_size_one(constraints):
-    """The constraints divided by their Frobenius norms, and the norms; no square leaves the range of the numbers."""
-    if isinstance(constraints, Factors):
-        (D, d), (Z, z) = (_units(a) for a in (constraints.left, constraints.right))
-        return Factors(D, Z), d * z
-    A, sizes = _units(constraints.flat)
-    return Matrices(A.reshape(constraints.matrices.shape)), sizes
-
-
-def _units(A):
-    peak = np.abs(A).max(1, keepdims=True)
-    A = A / peak
-    size = np.linalg.norm(A, axis=1, keepdims=True)
-    return A / size, (peak * size)[:, 0]
-
-
-def interior_point(D, Z, b, *, tol: float) -> Pair:
-    """`central_path` of `<D_k Z_k^T, W> >= b_k`."""
-    return central_path(Problem(Factors(D, Z), b), tol=tol)

@@ -84,11 +84,6 @@ def newton(problem: Problem, pair: Pair, *, goal: float = 1e-14, max_steps: int 
     return dataclasses.replace(best, n_iterations=pair.n_iterations + step)
 
 
-def polish(D, Z, b, pair: Pair) -> Pair:
-    """`newton` for `<D_k Z_k^T, W> >= b_k`."""
-    return newton(Problem(Factors(D, Z), b), pair)
-
-
 def _turned(constraints: Factors | Matrices, u, v, r):
     """`u^T A_k V1` and `v^T A_k^T U1`, of shapes `(N, n1, r)` and `(N, n2, r)`."""
     U1, V1 = u[:, :r], v[:, :r]
@@ -176,4 +171,4 @@ def _solve_saddle(M, B, rhs):
         return unit * np.linalg.lstsq(scaled, y, rcond=None)[0]
     for _ in range(_N_REFINE):
         x = x + _sytrs(factor, pivots, y - scaled @ x, lower=0)[0]
-    return unit * x
+    return unit * x if np.isfinite(x).all() else None

@@ -2,7 +2,8 @@
 
 Matrices of rank one become factors, each constraint is divided by its own size, and coordinates outside the row and
 column spans go. Then Newton's method in Minty's coordinates (`_spectral_path`) comes within `tol` of the optimum and,
-if asked, as close as rounding lets it. Near-duplicates stay: they do no harm there, and a margin of their size would
+if asked, as close as rounding lets it; a large power that ends with a wide gap goes on from a point of the spectral
+norm's path. Near-duplicates stay: they do no harm there, and a margin of their size would
 be lost with them.
 """
 
@@ -11,13 +12,15 @@ from jaxtyping import Float
 
 from ..limits.constraints import Factors, Matrices
 from ._candidate import Candidate, best_intercept
-from ._reduce import as_factors, in_spans
+from ._reduce import as_factors, in_spans, of_size_one
 from ._spectral_curves import Barrier, Power
 from ._spectral_path import Problem, path
 
 # Residuals allowed on the way, relative to the complementarity; after a path that ends with a wide gap, more.
 _UNEVEN, _MORE_UNEVEN = 30.0, 300.0
 _WIDE = 1e-6
+# For powers above `_LARGE` it then begins at a point of the spectral norm's path, at these gaps.
+_LARGE, _NEAR = 8.0, (0.1, 0.01)
 
 
 def least_schatten(
@@ -41,15 +44,22 @@ def least_of_curve(
 ) -> tuple[list[Candidate], int]:
     """The same for the norm that `curve` leads to."""
     with np.errstate(all="ignore"):
-        unit, sizes = _of_size_one(as_factors(constraints))
+        unit, sizes = of_size_one(as_factors(constraints))
         if not (sizes.min() > 0 and np.isfinite(sizes).all()):
             return [], 0
         unit, back = in_spans(unit)
         turned = unit.shape[0] < unit.shape[1]
         problem = Problem(_transposed(unit) if turned else unit, sizes.min() / sizes, c)
         best, n_iterations = path(problem, curve, tol=tol, polish=polish, uneven=_UNEVEN)
-        if best.gap > max(tol, _WIDE) and not best.vanished:
-            other, n = path(problem, curve, tol=tol, polish=polish, uneven=_MORE_UNEVEN)
+        large = isinstance(curve, Power) and curve.p > _LARGE
+        for near in _NEAR if large else _NEAR[:1]:
+            if best.gap <= max(tol, _WIDE) or best.vanished:
+                break
+            begin = None
+            if large:
+                first, n = path(problem, Barrier(0.0), tol=near, polish=False, uneven=_UNEVEN)
+                begin, n_iterations = first.last, n_iterations + n
+            other, n = path(problem, curve, tol=tol, polish=polish, uneven=_MORE_UNEVEN, begin=begin)
             n_iterations += n
             if other.lower > best.lower:
                 best.W, best.lower = other.W, other.lower
@@ -66,19 +76,3 @@ def _transposed(constraints):
     if isinstance(constraints, Factors):
         return Factors(constraints.right, constraints.left)
     return Matrices(np.ascontiguousarray(constraints.matrices.transpose(0, 2, 1)))
-
-
-def _of_size_one(constraints):
-    """The constraints divided by their Frobenius norms, and the norms; no square leaves the range of the numbers."""
-    if isinstance(constraints, Factors):
-        (D, d), (Z, z) = (_units(a) for a in (constraints.left, constraints.right))
-        return Factors(D, Z), d * z
-    A, sizes = _units(constraints.flat)
-    return Matrices(A.reshape(constraints.matrices.shape)), sizes
-
-
-def _units(A):
-    peak = np.abs(A).max(1, keepdims=True)
-    A = A / peak
-    size = np.linalg.norm(A, axis=1, keepdims=True)
-    return A / size, (peak * size)[:, 0]
