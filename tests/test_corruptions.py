@@ -1,13 +1,20 @@
 """Over a thousand spoiled pairs on problems whose optimum is known exactly: every bound holds, none is flattered."""
 
+import copy
+import importlib.util
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from flint import arb, ctx
 
 from _planted import PLANTED, exact_margin, planted
+from omegalimit.proof import digest, write_proof
 from omegalimit.rigorous import prove
 from omegalimit.solvers import solve
 
+ROOT = Path(__file__).parents[1]
 SIZES = ("ulp", 1e-14, 1e-10, 1e-6, 1e-3, 1e-1, 1.0)
 PER_CASE = 45  # times 12 norms, times 2: 1080 spoiled pairs
 
@@ -88,6 +95,54 @@ def test_the_solver_finds_the_margin_that_is_known(case, intercept, seed):
         assert not arb(proven.lower) > known.margin
         assert not arb(proven.upper) < known.margin
     assert proven.gap <= 1e-11
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """The stand-alone tool, loaded as a module."""
+    spec = importlib.util.spec_from_file_location("check_proof", ROOT / "tools" / "check_proof.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_checker_refuses_every_spoiled_proof_file(case, intercept, checker, tmp_path):
+    """As it is spoiled: always. With the digest of a forger: unless what it claims is true."""
+    known, rng = planted(case, 0, intercept=intercept), np.random.default_rng(0)
+    data, path = str(tmp_path / "data.npz"), tmp_path / "proof.json"
+    arrays = {"rows": known.limit.rows} | ({} if known.limit.labels is None else {"labels": known.limit.labels})
+    np.savez(data, **arrays)
+    write_proof(path, known.limit, known.point, known.multipliers, known.intercept)
+    honest = json.loads(path.read_text())
+    assert checker.main(data, str(path)) == 0
+    n_refused = 0
+    for i in range(PER_CASE):
+        content, size = copy.deepcopy(honest), SIZES[i % len(SIZES)]
+        part = ("point", "multipliers", "lower", "upper")[i % 4]
+        kind = ("sign", "swap", "zero", "scale", "noise")[rng.integers(5)]
+        before = np.atleast_1d(np.array(content[part], dtype=float))
+        after = spoil(before, rng, kind if len(before) > 1 else "scale", size)
+        if np.array_equal(before, after):
+            continue
+        content[part] = [repr(x) for x in after.tolist()] if len(before) > 1 else repr(float(after[0]))
+        path.write_text(json.dumps(content))
+        assert checker.main(data, str(path)) == 1
+        content["digest"] = digest(content)
+        path.write_text(json.dumps(content))
+        refused = checker.main(data, str(path)) == 1
+        n_refused += refused
+        if not refused:
+            W = np.array(content["point"], dtype=float).reshape(known.limit.shape)
+            lower, upper = float(content["lower"]), float(content["upper"])
+            with ctx.workprec(200):
+                assert not arb(lower) > known.margin
+                assert not arb(upper) < known.margin
+                assert lower <= 0 or not arb(lower) > exact_margin(known.limit, W, known.intercept)
+    assert n_refused > PER_CASE / 4
 
 
 def test_spoiling_does_what_it_says():

@@ -129,6 +129,8 @@ def lines(report: MarginReport) -> list[tuple[str, str]]:
         low, high = report.proven
         exact = "; a rational combination of the constraints is exactly zero" if report.exact else ""
         said.append(("proven interval", f"[{low!r}, {high!r}]{exact}"))
+        floating = f"{found.upper - found.lower:.1e}, and {2 * found.slack:.1e} for rounding"
+        said.append(("its width", f"{high - low:.1e} (in floating point {floating})"))
     if found.upper > 0:
         parts = f"stationarity {found.stationarity:.1e}, complementarity {found.complementarity:.1e}"
         said.append(("relative gap", f"{found.gap:.1e} ({parts})"))
