@@ -66,8 +66,8 @@ def _primal(data, norm, method, *, p, groups):
     elif norm == "group-l1":
         size = cp.sum(cp.norm2(cp.reshape(W, (len(set(groups)), groups.count(0)), order="C"), axis=1))
     elif norm == "lp":
-        # Second-order cones are exact too, and Clarabel and SCS are faster with them where p is whole.
-        size = cp.pnorm(W, p, approx=p == round(p))
+        # Second-order cones are exact too where p is whole; Clarabel is twice as fast with them, SCS slower.
+        size = cp.pnorm(W, p, approx=p == round(p) and method == "Clarabel")
     else:
         size = {"l1": cp.norm1, "l2": cp.sum_squares, "linf": cp.norm_inf, "spectral": cp.sigma_max}[norm](W)
     cp.Problem(cp.Minimize(size), [margin, *constraints]).solve(warm_start=False, **_PROGRAMMED[method])
