@@ -121,10 +121,11 @@ def test_accepts_what_is_proved(norm, parameters, intercept, scale, tmp_path, ju
     limit, candidate = random_problem(norm, parameters, intercept, scale=scale)
     content, proven = write(tmp_path, limit, *candidate)
     assert 0 < proven.lower < proven.upper
+    power = f"{parameters['p']!r}, " if "p" in parameters else ""
     code, text = judge(content)
     assert (code, text) == (
         0,
-        f"accepted: {proven.lower!r} <= maximum margin <= {proven.upper!r} ({norm}, bounds)",
+        f"accepted: {proven.lower!r} <= maximum margin <= {proven.upper!r} ({norm}, {power}{intercept}, bounds)",
     )
 
 
@@ -333,7 +334,8 @@ def test_not_separable(intercept, tmp_path, judge):
     content, proven = write(tmp_path, limit, np.ones(5), p, None if intercept == "none" else 0.0)
     assert proven.farkas is not None
     assert content["farkas"] == {"indices": [2, 7], "weights": ["0x1", "0x1"]}
-    assert judge(content) == (0, "accepted: 0.0 <= maximum margin <= 0.0 (l2, not separable)")
+    accepted = f"accepted: 0.0 <= maximum margin <= 0.0 (l2, {intercept}, not separable)"
+    assert judge(content) == (0, accepted)
     forgeries = [
         ({"indices": [2, 6], "weights": ["0x1", "0x1"]}, "refused: the Farkas sum is not zero"),
         ({"indices": [2, 7], "weights": ["0x1", "0x2"]}, "refused: the Farkas sum is not zero"),
@@ -347,7 +349,7 @@ def test_not_separable(intercept, tmp_path, judge):
     # The doubled input cancels in twice the weight, but with an intercept that is not balanced.
     code, text = judge(signed(content, farkas={"indices": [6, 7], "weights": ["0x1", "0x2"]}))
     assert (code, text) == {
-        "none": (0, "accepted: 0.0 <= maximum margin <= 0.0 (l2, not separable)"),
+        "none": (0, accepted),
         "free": (1, "refused: the Farkas weights are not balanced"),
         "penalised": (1, "refused: the Farkas sum is not zero"),
     }[intercept]
@@ -393,13 +395,50 @@ def test_the_command_line_and_its_exit_codes(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
-    assert run("data.npz", "proof.json") == (0, "accepted: 0.5 <= maximum margin <= 0.5 (l2, bounds)\n")
+    assert run("data.npz", "proof.json") == (0, "accepted: 0.5 <= maximum margin <= 0.5 (l2, none, bounds)\n")
     assert run("data.npz", "false.json") == (1, "refused: the upper bound is too low\n")
     assert run("data.npz", "cut.json")[0] == 2
     assert run("data.npz", "missing.json")[0] == 2
     assert run("missing.npz", "proof.json")[0] == 2
     assert run("proof.json", "proof.json")[0] == 2
     assert run("data.npz")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lower": "1.00000000000000005"},
+        {"upper": "0.99999999999999998"},
+        {"lower": "\n 1.0 \n"},
+        {"lower": True},
+        {"norm": "L1", "p": 2.0},
+        {"norm": "l1 "},
+        {"intercept_kind": "None"},
+        {"intercept_kind": "Free"},
+        {"norm": "fourier-l1", "n_plain": 5},
+        {"norm": "fourier-l1", "n_plain": -7},
+        {"norm": "fourier-l1", "n_plain": True},
+        {"norm": "group-l1", "groups": ["intercept"]},
+        {"norm": "group-l1", "groups": [True]},
+    ],
+)
+def test_a_claim_in_other_words_is_refused(change, tmp_path, judge):
+    """What the checker prints is what it has checked: no rounding of texts, no unknown norm, no odd label."""
+    content, _ = write(tmp_path, MaxMargin("l2", rows=[[1.0]]), [1.0], [1.0])
+    assert judge(content)[0] == 0
+    assert judge(signed(content, **change))[0] == 1
+
+
+def test_integers_that_no_double_holds_are_refused(tmp_path, judge):
+    content, _ = write(tmp_path, MaxMargin("l2", rows=[[2.0**53, 1], [-(2.0**53), -1]]), [1.0, 1.0], [1.0, 1.0])
+    assert content["claim"] == "not separable"
+    assert judge(content)[0] == 0
+    np.savez(tmp_path / "data.npz", rows=np.array([[2**53 + 1, 1], [-(2**53), -1]]))
+    assert judge(content)[0] == 2
+
+
+def test_the_checker_is_short():
+    assert len(TOOL.read_text(encoding="ascii").splitlines()) < 200
 
 
 def test_the_checker_shares_no_code_with_the_library():

@@ -4,11 +4,10 @@
 Exit code 0: every claim is true of the data; 1: refused, with the line that is false; 2: a file cannot be read. DATA:
 `rows` (N, d) or (N, d1, d2), or `left` and `right`, or `X` and `y`; for an intercept `labels` or `y`, of +-1. Doubles
 are integers times a power of two: sums and products are exact. The rest rounds upward in `|.|` or `|.|_dual`, the safe
-side of `min_k (<A_k, W> + y_k b) / |W| <= gamma* <= |sum_k p_k A_k|_dual`:
-- roots: `isqrt` of a number shifted by 1024 bits, plus one unit unless exact;
-- powers `(sum u^q)^(1/q)`: `decimal` with 100 digits, whose `ln` and `exp` are correctly rounded. The largest entry is
-  scaled to 1, a power below e^-1000 counts as that, an exponent `q ln u` errs by at most `2e-100 q + 2e-97`, which the
-  last root divides by q; the result is enlarged by 1e-80;
+side of `min_k (<A_k, W> + y_k b) / |W| <= gamma* <= |sum_k p_k A_k|_dual`, `gamma* >= 0` (that of `W = 0`):
+- roots: `isqrt` of a number shifted by 1024 bits, plus one unit unless exact; powers `(sum u^q)^(1/q)`: `decimal` with
+  100 digits, its `ln` and `exp` correctly rounded; the largest entry is scaled to 1, a power below e^-1000 counts as
+  that, `q ln u` errs by at most `2e-100 q + 2e-97`, which the root divides by q, and the result is enlarged by 1e-80;
 - Fourier, d < 2^20: cosines by rotation in 400-bit integers, each right to 2^-360, a doubt added to each coefficient;
 - Schatten: with any V, B = MV and columns b_j, `|M|_q <= (1 - |V'V - I|_F)^(-1/2) |B|_q`; for q <= 2
   `|B|_q <= |(|b_j|)_j|_q`; for q > 2 `|B|_q^2 <= |diag H|_t + n^max(0, 1/t - 1/2) |H - diag H|_F`, H = B'B, t = q/2.
@@ -25,7 +24,6 @@ import numpy as np
 
 EXPONENTS = {"l1": 1, "l2": 2, "linf": math.inf, "nuclear": 1, "frobenius": 2, "spectral": math.inf}
 MATRIX = ("frobenius", "nuclear", "spectral", "schatten")
-DIGITS = decimal.Context(100, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.InvalidOperation])
 ONE = 1 << 400
 
 
@@ -44,8 +42,7 @@ def exact(values):
 
 
 def root(x):
-    n = x.numerator * x.denominator << 1024
-    r = math.isqrt(n)
+    r = math.isqrt(n := x.numerator * x.denominator << 1024)
     return Fraction(r + (r * r != n), x.denominator << 512)
 
 
@@ -55,7 +52,7 @@ def power_norm(sizes, p):
         return top
     if p in (1, 2):
         return sum(sizes) if p == 1 else root(sum(x * x for x in sizes))
-    with decimal.localcontext(DIGITS):
+    with decimal.localcontext(prec=100, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
         q, powers = decimal.Decimal(p.numerator) / decimal.Decimal(p.denominator), decimal.Decimal(0)
         for u in (x / top for x in sizes if x):
             t = q * (decimal.Decimal(u.numerator) / decimal.Decimal(u.denominator)).ln()
@@ -65,7 +62,6 @@ def power_norm(sizes, p):
 
 def fourier_sizes(w):
     d, doubt = len(w), sum(abs(x) for x in w) << 40
-    require(0 < d < 2**20, "`n_plain` does not fit the columns")
     # Cosines and sines of 2 pi k / d, times 2^400: pi by Machin's formula, one Taylor series, then rotations.
     fifth, small = (sum((-1) ** k * (ONE // ((2 * k + 1) * m ** (2 * k + 1))) for k in range(100)) for m in (5, 239))
     x, term, parts = 2 * (16 * fifth - 4 * small) // d, ONE, [0, 0]
@@ -91,8 +87,7 @@ def schatten(M, q, basis):
     if t <= 1:
         bound = power_norm([root(Fraction(x)) for x in (B * B).sum(axis=0)], q)
     else:
-        H = B.T @ B
-        wider = power_norm([1] * n, 2 * t / (2 - t)) if t < 2 else 1
+        H, wider = B.T @ B, power_norm([1] * n, 2 * t / (2 - t)) if t < 2 else 1
         off = root(Fraction(((H - np.diag(np.diag(H))) ** 2).sum()))
         bound = root(power_norm(np.diag(H), t) + wider * off)
     return bound * unit * root(1 / (1 - defect))
@@ -103,18 +98,19 @@ def norm(proof, w, shape, *, dual):
     name, p, extra = proof["norm"], 1, int(proof["intercept_kind"] == "penalised")
     sizes = [abs(x) for x in w]
     if name == "group-l1":
-        squares = {}
-        for label, x in zip(proof["groups"] + ["intercept"] * extra, w, strict=True):
+        squares, labels = {}, proof["groups"]
+        require({type(label) for label in labels} == {int}, "the groups are not integers")
+        for label, x in zip(labels + [None] * extra, w, strict=True):
             squares[label] = squares.get(label, 0) + x * x
         sizes = [root(Fraction(x)) for x in squares.values()]
     elif name == "fourier-l1":
         d = len(w) - proof["n_plain"] - extra
+        require(type(proof["n_plain"]) is int and 0 < d <= len(w) - extra < 2**20, "`n_plain` does not fit the columns")
         sizes = fourier_sizes(w[:d]) + sizes[d:]
     else:
         p = EXPONENTS[name] if name in EXPONENTS else Fraction(float(proof["p"]))
         require(p > 1 or name in EXPONENTS, "`p` is not above 1")
-    if dual:
-        p = math.inf if p == 1 else 1 if p == math.inf else p / Fraction(p - 1)
+    p = {1: math.inf, math.inf: 1}.get(p) or p / Fraction(p - 1) if dual else p
     if name in MATRIX and p != 2:
         return schatten(w.reshape(shape), p, proof["dual_basis" if dual else "point_basis"])
     return power_norm(sizes, p)
@@ -122,8 +118,10 @@ def norm(proof, w, shape, *, dual):
 
 def load(path, kind):
     with np.load(path, allow_pickle=False) as file:
-        found = {name: file[name].astype(np.float64, casting="safe") for name in file.files}
-    if "rows" not in found and "left" not in found:
+        given = {k: file[k] for k in file.files if k in ("rows", "left", "right", "labels", "X", "y")}
+    found = {k: a.astype(np.float64, casting="safe") for k, a in given.items()}
+    require(all((a.astype(given[k].dtype) == given[k]).all() for k, a in found.items()), "integers beyond doubles")
+    if "X" in found:
         found["rows"] = found["X"] * found["y"].reshape(-1, *[1] * (found["X"].ndim - 1))
     found["labels"] = found.get("labels", found.get("y"))
     return {k: found[k] for k in ("rows", "left", "right", "labels") if k in found and (k, kind) != ("labels", "none")}
@@ -139,7 +137,8 @@ def check(proof, arrays):
     y = arrays.get("labels", np.ones(n))
     require(y.shape == (n,) and (abs(y) == 1).all(), "the labels are not +-1")
     fits = [a.ndim for k, a in arrays.items() if k != "labels"] in ([[3], [2, 2]] if name in MATRIX else [[2]])
-    fits &= all(len(a) == n for a in arrays.values()) and (kind in ("none", "free") or name not in MATRIX)
+    fits &= all(len(a) == n for a in arrays.values()) and name in {*EXPONENTS, *MATRIX, "lp", "group-l1", "fourier-l1"}
+    fits &= kind in ("none", "free") or (kind == "penalised" and name not in MATRIX)
     require(fits, f"the norm {name!r} does not take such data")
     if "left" in arrays:
         (L, left_unit), (A, right_unit) = exact(arrays["left"]), exact(arrays["right"])
@@ -148,6 +147,7 @@ def check(proof, arrays):
         flat, shape = arrays["rows"].reshape(n, -1), arrays["rows"].shape[1:]
         A, unit = exact(np.column_stack([flat, y]) if kind == "penalised" else flat)
         L = np.full((n, 1), 1, dtype=object)
+    require(all(repr(float(proof[k])) == proof[k] for k in ("lower", "upper")), "a bound is not written as a double")
     lower, upper, up, down = Fraction(float(proof["lower"])), Fraction(float(proof["upper"])), y > 0, y < 0
     if proof["claim"] == "not separable":
         weights = np.zeros(n, dtype=object)
@@ -160,8 +160,8 @@ def check(proof, arrays):
     require(proof["claim"] == "bounds", f"unknown claim {proof['claim']!r}")
     w, w_unit = exact(proof["point"] + [proof["intercept"]] * (kind == "penalised"))
     weights, _ = exact(proof["multipliers"])
-    require(len(w) == math.prod(shape) + (kind == "penalised"), "the point has not the shape of the data")
-    require(len(weights) == n, "the multipliers are not one for each constraint")
+    fits = len(weights) == n and len(w) == math.prod(shape) + (kind == "penalised")
+    require(fits, "the point or the multipliers have not the shape of the data")
     if lower > 0:
         b = Fraction(float(proof["intercept"])) if kind == "free" else 0
         scores = ((L @ w.reshape(L.shape[1], -1)) * A).sum(axis=1)
@@ -191,8 +191,8 @@ def main(data_path, proof_path):
         check(proof, arrays)
     except Exception as error:
         return print(f"refused: {error if isinstance(error, AssertionError) else f'malformed: {error!r}'}") or 1
-    print(f"accepted: {proof['lower']} <= maximum margin <= {proof['upper']} ({proof['norm']}, {proof['claim']})")
-    return 0
+    what = ", ".join(str(proof[k]) for k in ("norm", "p", "intercept_kind", "claim") if proof[k])
+    return print(f"accepted: {proof['lower']} <= maximum margin <= {proof['upper']} ({what})") or 0
 
 
 if __name__ == "__main__":

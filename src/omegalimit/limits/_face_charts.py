@@ -15,8 +15,9 @@ from jaxtyping import Float
 
 from ..certificate import Certificate
 from ._arrays import split
+from ._bounds import EPS
 from .constraints import AbstractConstraints
-from .max_margin import EPS, MaxMargin
+from .max_margin import MaxMargin
 
 # Entries of `B` beyond which it is not formed.
 _LARGEST_SYSTEM = 2 * 10**7

@@ -32,9 +32,10 @@ from numpy.typing import ArrayLike
 
 from .._checks import shape_text
 from ..certificate import Certificate
+from ._bounds import EPS
 from ._face_charts import Chart, Pair, chart_of, normalised
 from ._face_steps import LARGEST_SEARCH, Found, Linear, by_programmes, by_straight_steps
-from .max_margin import EPS, MaxMargin
+from .max_margin import MaxMargin
 
 # Above this gap a pair says nothing about which constraints, and which parts, hold the optimum.
 _LARGEST_GAP = 1e-6

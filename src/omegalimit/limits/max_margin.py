@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 from .._checks import check_labels, shape_text, to_float64
 from ..certificate import Certificate, DeltaRank
 from ._arrays import check_range, checked, constraints_of, data_array, split, squeezed
+from ._bounds import Scale
 from ._stationarity import stationary_multipliers
 from .constraints import AbstractConstraints
 from .norms import INSTEAD, MATRIX_NORMS, NAMES, VECTOR_NORMS, AbstractNorm, make_norm
 
-EPS = float(np.finfo(float).eps)
+# A rounding error of the gap above this is worth a second look in extended precision.
+_ROUGH = 1e-9
 # Beyond 2**1000 the bounds themselves leave double precision.
 _LARGEST_EXPONENT = 1000
 # An intercept this much larger than what the point contributes leaves double precision with it.
@@ -193,7 +195,8 @@ class MaxMargin:
     @property
     def strictly_convex(self) -> bool:
         """True when the norm's unit sphere has no segment: then the direction of the optimum is unique."""
-        return self._norm.strictly_convex
+        # A matrix of one row or column has one singular value: every Schatten norm is Euclidean.
+        return self._norm.strictly_convex or (len(self.shape) == 2 and min(self.shape) == 1)
 
     @functools.cached_property
     def sizes(self) -> Float[np.ndarray, " N"]:
@@ -271,8 +274,8 @@ class MaxMargin:
         that of l2 and Frobenius follows from strong convexity. In both, `gap` is enlarged by its rounding error.
 
         The rounding bound is of first order and statistical: a sum of `n` products is taken to err by `sqrt(n)` units
-        of the last place of its norm bound, `n` the longest sum (shape and number of constraints). Bounds that are
-        proved: `omegalimit.prove`.
+        of the last place of its norm bound, `n` the longest sum (shape and number of constraints). Where that would
+        blur the gap, the sums are taken again in extended precision. Bounds that are proved: `omegalimit.prove`.
 
         Raises `ValueError` for a zero point, entries that are not finite, shapes that do not fit, multipliers
         without a positive entry (free intercept: on each side), and an intercept where the problem has none.
@@ -281,62 +284,53 @@ class MaxMargin:
             raise ValueError(f"`delta` must lie in [0, 1); got {delta}.")
         W = self._shaped("point", point, self.shape)
         b = self._checked_intercept(intercept)
-        if not W.any():
+        if not W.any() and not (self.intercept == "penalised" and b):
             raise ValueError("`point` is zero, which has no direction and no margin; pass a non-zero point.")
         if self.intercept == "penalised":
             plain = self.plain().certify(np.append(W, np.float64(b)), multipliers, delta=delta)
             point, offset = plain.point[:-1], float(plain.point[-1])
             return dataclasses.replace(plain, point=point, intercept=offset, intercept_kind=self.intercept)
         W, e = split(W)
-        size = self._norm.of(W)
-        scores, c = self._constraints.margins(W), self.signs
-        if c is None:
-            b = 0.0
-        elif b is None:
-            b = float(scores[c < 0].min() - scores[c > 0].min()) / 2
-        else:
+        if b is not None:
             b = float(np.ldexp(b, -(e + self._exponent)))
             if not abs(b) < _LARGEST_INTERCEPT:
                 raise ValueError(
                     f"`intercept` is {intercept}, so large beside the point that its margins leave double precision."
                 )
-        margins = (scores if c is None else scores + c * b) / size
-        lower = float(margins.min())
-        p, n_clipped, clipped_mass = self._duals(multipliers, W / size, margins)
-        G = self._constraints.combine(p)
-        upper, average = self._norm.dual(G), float(p @ margins)
-
-        unit = EPS * (2 + math.sqrt(max(*self.shape, self.n_constraints)))
-        error_sizes = self._error_sizes
-        errors = unit * np.minimum(error_sizes, self._constraints.euclidean_sizes * (np.linalg.norm(W) / size))
-        errors += EPS * abs(b) / size
-        slack_lower = max(lower - float((margins - errors).min()), float((margins + errors).min()) - lower)
-        slack_lower += unit * abs(lower)
-        slack = max(slack_lower, unit * (float(error_sizes @ p) + upper))
-
-        found, offset = W / size, b / size
-        if lower > 0:
-            scaled_up = np.ldexp(found / lower, -self._exponent)
-            usable = bool(np.isfinite(scaled_up).all())
-            found, offset = (scaled_up, offset / lower) if usable else (found, np.ldexp(offset, self._exponent))
-        else:
-            offset = np.ldexp(offset, self._exponent)
-        excess = margins / lower - 1 if lower > 0 else np.zeros_like(margins)
+        p, n_clipped, clipped_mass = self._duals(multipliers, W, b)
+        found = self._scale.bounds(W, b, p, wide=False)
+        V, offset, exponent = self._normal_form(W, found)
+        if 2 * found.slack > _ROUGH * found.upper:
+            V, offset, exponent = self._normal_form(W, self._scale.bounds(W, b, p, wide=True))
+            # Of the very numbers that are handed out: to scale a point rounds it.
+            found = self._scale.bounds(V, None if b is None else offset, p, wide=True)
+            offset = found.intercept
+        excess = found.margins / found.lower - 1 if found.lower > 0 else np.zeros_like(p)
         return Certificate(
-            lower=self._unscaled(lower),
-            upper=self._unscaled(upper),
-            average=self._unscaled(average),
-            slack=self._unscaled(slack),
-            point=found,
-            intercept=None if c is None else float(offset),
+            lower=self._unscaled(found.lower),
+            upper=self._unscaled(found.upper),
+            average=self._unscaled(found.average),
+            slack=self._unscaled(found.slack),
+            point=np.ldexp(V, -exponent),
+            intercept=None if self.signs is None else float(np.ldexp(offset, self._exponent - exponent)),
             intercept_kind=self.intercept,
             multipliers=p,
             support=np.flatnonzero((p > 0) & (p >= excess)),
             n_clipped=n_clipped,
             clipped_mass=clipped_mass,
-            delta_rank=self._delta_rank(G, lower=lower, upper=upper, slack=slack, delta=delta),
+            delta_rank=self._delta_rank(found, delta),
             multipliers_given=multipliers is not None,
         )
+
+    def _normal_form(self, W, found) -> tuple[np.ndarray, float, int]:
+        """`V`, `b` and an exponent: `V 2^-exponent` is the point of least margin one, else of norm one.
+
+        `V` and `b` are in the scaled data's units.
+        """
+        V, b = W / found.size, found.intercept / found.size
+        if found.lower > 0 and np.isfinite(np.ldexp(V / found.lower, -self._exponent)).all():
+            return V / found.lower, b / found.lower, self._exponent
+        return V, b, 0
 
     def _checked_intercept(self, intercept) -> Any:
         if intercept is None:
@@ -355,17 +349,18 @@ class MaxMargin:
             )
         return value
 
-    def _duals(self, multipliers, W, margins):
-        """`p`, how many multipliers were negative, and their share; for the point of norm one with these margins."""
+    def _duals(self, multipliers, W, b) -> tuple[np.ndarray, int, float]:
+        """`p`, how many multipliers were negative, and their share; for a point and its intercept (or `None`)."""
         if multipliers is None:
-            found = stationary_multipliers(self._norm, self._constraints, W, margins, self.signs)
-            candidates = [q for q in map(self._normalised, found) if q is not None]
-            candidates = candidates or [self._normalised(np.ones(self.n_constraints))]
+            size, (scores, _) = self._norm.of(W), self._scale.scores(W, b, wide=False)
+            found = stationary_multipliers(self._norm, self._constraints, W / size, scores / size, self.signs)
+            candidates = [q for q in map(self._scale.normalised, found) if q is not None]
+            candidates = candidates or [self._scale.normalised(np.ones(self.n_constraints))]
             return min(candidates, key=lambda q: self._norm.dual(self._constraints.combine(q))), 0, 0.0
         p, _ = split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
         mass = np.abs(p).sum()
         clipped = float(np.abs(p[p < 0]).sum() / mass) if mass else 0.0
-        normalised = self._normalised(p)
+        normalised = self._scale.normalised(p)
         if normalised is None and self.signs is not None and np.any(p > 0):
             raise ValueError(
                 "`multipliers` have positive entries on one label only; a free intercept needs some on both. "
@@ -378,27 +373,20 @@ class MaxMargin:
             )
         return normalised, int((p < 0).sum()), clipped
 
-    def _normalised(self, p) -> Any:
-        """`p` clipped, of sum one, half of it on each label with a free intercept; `None` where there is no mass."""
-        p = np.maximum(p, 0.0)
-        if self.signs is None:
-            return p / p.sum() if p.sum() > 0 else None
-        up, down = p[self.signs > 0].sum(), p[self.signs < 0].sum()
-        return np.where(self.signs > 0, p / up, p / down) / 2 if up > 0 and down > 0 else None
-
-    def _delta_rank(self, G, *, lower, upper, slack, delta):
-        if upper <= 0 or delta == 0:
+    def _delta_rank(self, found, delta):
+        if found.upper <= 0 or delta == 0:
             return None
-        doubt = 2 * slack / upper
-        tails = self._norm.tails(G / upper, gap=max((upper - lower) / upper, 0.0) + doubt, doubt=doubt)
+        doubt = 2 * found.slack / found.upper
+        gap = max((found.upper - found.lower) / found.upper, 0.0) + doubt
+        tails = self._norm.tails(found.G / found.upper, gap=gap, doubt=doubt)
         if tails is None:
             return None
         ranks = np.flatnonzero(tails <= delta)
         return DeltaRank(rank=int(ranks[0]) + 1, delta=float(tails[ranks[0]])) if len(ranks) else None
 
     @functools.cached_property
-    def _error_sizes(self):
-        return self._constraints.error_sizes(self._norm)
+    def _scale(self):
+        return Scale(self._norm, self._constraints, self.signs)
 
     def _unscaled(self, value):
         return float(np.ldexp(value, self._exponent))
