@@ -337,3 +337,15 @@ def test_a_certificate_of_another_problem_is_refused():
     certificate = dataclasses.replace(limit.certify([1, 0], [1]), intercept_kind="free")
     with pytest.raises(ValueError, match="its intercept is 'free', the limit's 'none'"):
         optimal_face(limit, certificate)
+
+
+def test_a_point_that_is_not_quite_the_optimum_shows_nothing_of_a_tie():
+    """Columns that differ by fifty units of the last place: the middle of the two is not optimal, beyond slack."""
+    limit = MaxMargin("l1", rows=[[1.0, 1 + 1e-14]])
+    assert optimal_face(limit, limit.certify([0.5, 0.5], [1.0])).unique is not False
+
+
+@pytest.mark.parametrize("norm", ["nuclear", "spectral"])
+def test_a_matrix_of_one_row_has_one_singular_value(norm):
+    limit = MaxMargin(norm, rows=np.array([[[1.0, 2.0, 3.0]], [[2.0, 1.0, 3.0]]]))
+    assert optimal_face(limit, limit.certify([[1.0, 1.0, 2.0]], [1.0, 1.0])).unique is True

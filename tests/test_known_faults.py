@@ -109,11 +109,11 @@ def test_long_hulls_that_nearly_touch(case, size, length):
     limit = MaxMargin.from_labels(norm, X, y, intercept="free", **extra)
     solution = solve(limit)
     found = solution.certificate
-    # Rounding of either bound, relative: about 1e-16 times the length of the hull over its distance.
+    # A point in doubles can be as good as 1e-16 times the length of the hull over its distance.
     assert solution.status == "optimal" if length < 10**6 else solution.status in ("optimal", "stalled")
-    assert found.lower == pytest.approx(12.5 / size, abs=4 * found.slack)
-    assert found.upper == pytest.approx(12.5 / size, abs=4 * found.slack)
-    assert found.slack < 4e-15 * 100 * length  # eps (2 + sqrt(N)) times the longest row
+    assert found.lower - found.slack <= 12.5 / size <= found.upper + found.slack
+    assert found.gap <= max(1e-12, 1e-15 * 100 * length)
+    assert found.slack < 4e-15 * 100 * length  # eps (2 + sqrt(N)) times the longest row, or less
     assert found.intercept == pytest.approx(-found.point @ across / 2, rel=1e-6)
 
 
@@ -177,8 +177,8 @@ def test_two_points_far_from_the_origin(offset):
     """Half their distance, 2.5, wherever they are. A penalised intercept pays for the offset: the height 4 is left."""
     X, y = np.array([[offset, 0.0], [offset + 3, 4.0]]), [-1, 1]
     found = solve(MaxMargin.from_labels("l2", X, y, intercept="free")).certificate
-    assert found.lower == pytest.approx(2.5, abs=4 * found.slack)
-    assert found.gap <= max(1e-12, 4 * found.relative_slack)
+    assert found.lower - found.slack <= 2.5 <= found.upper + found.slack
+    assert found.gap <= max(1e-12, 1e-16 * offset)  # a double holds the intercept no better
     if offset:
         penalised = solve(MaxMargin.from_labels("l2", X, y, intercept="penalised")).certificate
         assert penalised.upper == pytest.approx(2, rel=2e-3)

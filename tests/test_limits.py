@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from _margins import CASES, VECTORS, by_conic_solver, changed, separable, stated
 from omegalimit.limits import MaxMargin
+from omegalimit.rigorous import prove
 from omegalimit.solvers import solve
 
 NORMS = tuple(CASES)
@@ -374,6 +375,24 @@ def test_nuclear_optimum_has_low_delta_rank_and_full_dimension_is_not_reported()
     assert identity.delta_rank is None
 
 
+@pytest.mark.parametrize("norm", [case for case, (_, kind, _) in CASES.items() if kind != "factors"])
+def test_extended_precision_bounds_what_double_precision_blurs(norm):
+    """Inputs 1e6 away from the origin: the same margins, which products in double precision know to 1e-9 at best."""
+    near = separable(norm, 3, intercept="free")
+    assert near.labels is not None
+    best = solve(near).certificate
+    y = near.labels.reshape(-1, *[1] * (near.rows.ndim - 1))
+    far = dataclasses.replace(near, rows=near.rows + y * 2.0**20)
+    certificate = far.certify(best.point, best.multipliers)
+    # The rows at 2^20 are rounded to 2^-33 of their size, the intercept as well.
+    assert certificate.slack < 1e-11
+    assert certificate.lower == pytest.approx(best.lower, rel=1e-8)
+    assert certificate.upper == pytest.approx(best.upper, rel=1e-8)
+    proven = prove(far, certificate.point, certificate.multipliers, certificate.intercept)
+    assert proven.lower == pytest.approx(certificate.lower, abs=certificate.slack)
+    assert proven.upper == pytest.approx(certificate.upper, abs=certificate.slack)
+
+
 def test_factors_are_never_multiplied_out():
     rng = np.random.default_rng(0)
     n_constraints, d = 400, 100
@@ -534,6 +553,26 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
         (
             lambda: MaxMargin("l2", rows=np.ma.masked_array(ROWS, ROWS > 3)),
             "`rows` is a masked array; drop or fill what is masked first.",
+        ),
+        (
+            lambda: MaxMargin("l2", rows=np.array([[2**53 + 1, 1]])),
+            "`rows` has integers beyond 2**53 that no double holds; rescale it or round it yourself.",
+        ),
+        (
+            lambda: MaxMargin.from_labels("l2", ROWS, np.ma.masked_array([1, -1], [True, False]), intercept="free"),
+            "`y` is a masked array; drop or fill what is masked first.",
+        ),
+        (
+            lambda: MaxMargin("group-l1", rows=ROWS, groups=np.ma.masked_array([1, 2], [True, False])),
+            "`groups` is a masked array; every column needs a label.",
+        ),
+        (
+            lambda: MaxMargin("fourier-l1", rows=ROWS, n_plain=1.0),  # pyright: ignore[reportArgumentType]
+            "`n_plain` must be an integer from 0 to d - 1 = 1; got 1.0.",
+        ),
+        (
+            lambda: MaxMargin("lp", rows=ROWS, p=10**400),
+            f"`p` must be above 1 and finite; got {10**400}. For 1 take 'l1', for infinity 'linf'.",
         ),
         (
             lambda: MaxMargin("l2", rows=scipy.sparse.csr_array([[1.0, np.nan]])),

@@ -319,6 +319,47 @@ def test_nearly_contradictory_data_is_stalled_with_both_bounds(norm):
     assert certificate.gap > 1e-8 or certificate.relative_slack > 1e-8
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("factor", [1e-300, 1e-165, 1.0, 1e160, 1e300])
+def test_opposite_rows_of_any_size_are_not_separable(norm, factor):
+    solution = solve(MaxMargin(norm, rows=np.array([[1.0, 2], [-1, -2], [1, 0.5]]) * factor))
+    assert solution.status == "not separable"
+    assert solution.farkas is not None
+    np.testing.assert_allclose(solution.farkas, [0.5, 0.5, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf", "lp-4"])
+@pytest.mark.parametrize("margin", [1e-15, 1e-14, 1e-12])
+def test_a_margin_at_rounding_level_is_no_farkas_combination(norm, margin):
+    """Rows e1 and -e1 + margin e2 are separable, and their half sum is as small as the rounding of multipliers."""
+    rows = np.zeros((2, 4))
+    rows[:, 0], rows[1, 1] = [1, -1], margin
+    assert solve(stated(norm, rows=rows)).status in ("optimal", "stalled")
+    assert solve(stated(norm, rows=rows * [[1], [1 - 2.0**-30]])).status in ("optimal", "stalled")
+    rows[1, 1] = 0
+    assert solve(stated(norm, rows=rows)).status == "not separable"
+    assert solve(stated(norm, rows=rows * [[1 / 3], [0.7]])).status == "not separable"
+
+
+@pytest.mark.parametrize("norm", VECTORS)
+def test_a_penalised_intercept_alone_may_be_the_optimum(norm):
+    """Inputs that are opposite and labels that agree: only the intercept has a margin."""
+    rows = np.zeros((2, 4))
+    rows[:, 0] = [0.1, -0.1]
+    solution = solve(stated(norm, rows=rows, intercept="penalised", labels=np.ones(2)))
+    assert solution.status == "optimal"
+    assert solution.certificate.lower == pytest.approx(1, rel=1e-9)
+    assert solution.certificate.intercept == pytest.approx(1, rel=1e-9)
+    np.testing.assert_allclose(solution.certificate.point, 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_inputs_at_zero_with_both_labels_are_not_separable(norm):
+    solution = solve(MaxMargin.from_labels(norm, [[0.0], [0], [1]], [1, -1, 1], intercept="free"))
+    assert solution.status == "not separable"
+    np.testing.assert_allclose(solution.farkas, [0.5, 0.5, 0], atol=1e-12)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_gap_above_the_tolerance_is_not_called_optimal():
     limit = problem("nuclear", 0)
     loose = solve(limit, 0.5, polish=False)
@@ -342,6 +383,8 @@ def test_bad_input_is_named():
     with pytest.raises(TypeError) as wrong_type:
         solve(np.eye(2))  # pyright: ignore[reportArgumentType]
     assert str(wrong_type.value) == "`limit` must be a MaxMargin; got ndarray."
+    with pytest.raises(TypeError, match=r"^`tol` must be a number; got '1'\.$"):
+        solve(limit, "1")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="tol") as wrong_tolerance:
         solve(limit, 0.0)
     assert str(wrong_tolerance.value) == "`tol` must lie between 0 and 1, both excluded; got 0.0."

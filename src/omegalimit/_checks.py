@@ -42,12 +42,19 @@ def to_float64(value: object, name: str) -> tuple[Float[np.ndarray, "..."], str 
         )
     if kind in "iub" and isinstance(value, np.ndarray):
         # A double holds every integer up to 2**53; beyond, the conversion rounds.
-        if kind in "iu" and converted.size and np.abs(converted).max() > 2.0**53:
+        if kind in "iu" and n_rounded(array, converted):
             return converted, (
                 f"`{name}` came as {array.dtype} and was converted to float64: integers above 2**53 were rounded."
             )
         return converted, f"`{name}` came as {array.dtype} and was converted to float64, exactly."
     return converted, None
+
+
+def n_rounded(integers: np.ndarray, doubles: Float[np.ndarray, "..."]) -> int:
+    """How many of these integers are not the doubles that they were converted to."""
+    large = np.flatnonzero(np.abs(doubles) >= 2.0**53)
+    pairs = zip(integers.reshape(-1)[large].tolist(), doubles.reshape(-1)[large].tolist(), strict=True)
+    return sum(x != int(y) for x, y in pairs)
 
 
 def check_finite(array: Float[np.ndarray, "..."], name: str) -> None:

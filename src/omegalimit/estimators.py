@@ -4,7 +4,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy.sparse.linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -34,8 +34,9 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
 
     On data that are not separable there is no maximum margin. `fit` then warns, sets `status_` and `farkas_`, and
     `coef_` is the direction of ordinary least squares on the labels, of least norm: a serviceable classifier, and no
-    maximum margin in any sense. A `"stalled"` fit, where double precision ends before the bounds meet, warns too; its
-    `coef_` has the margin that the certificate says.
+    maximum margin in any sense; `certificate_` and `margin_` are then of the best point that was found, not of `coef_`.
+    A `"stalled"` fit, where double precision ends before the bounds meet, warns too; its `coef_` has the margin that
+    the certificate says.
 
     Two classes. `X` dense or sparse, `(N, d)`. `fit` raises `ValueError` for what scikit-learn's checks refuse, for
     parameters outside those listed, and with `on_not_separable="raise"` for data that are not separable.
@@ -75,7 +76,7 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
             )
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise ValueError(f"`y` must hold two classes; all {len(y)} labels are of one class, {self.classes_[0]!r}.")
+            raise ValueError(f"`y` must hold two classes; all {len(y)} labels are of one class, {self.classes_[0]}.")
         labels = np.where(y == self.classes_[1], 1.0, -1.0)
         intercept = _INTERCEPTS[self.fit_intercept]
         limit = MaxMargin.from_labels(self.norm, X, labels, intercept=intercept, p=self.p, groups=self.groups)
@@ -117,8 +118,21 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _least_squares(X, labels, *, with_intercept):
-    """`w, b` of least norm among the minimisers of `sum_k (<x_k, w> + b - y_k)^2`."""
-    dense = X.toarray() if scipy.sparse.issparse(X) else X
-    centre, mean = (dense.mean(0), labels.mean()) if with_intercept else (np.zeros(X.shape[1]), 0.0)
-    w = np.linalg.lstsq(dense - centre, labels - mean, rcond=None)[0]
+    """`w, b` that minimise `sum_k (<x_k, w> + b - y_k)^2`, `w` of least norm (LSQR: to about six digits)."""
+    centre, mean = (np.asarray(X.mean(0)).ravel(), labels.mean()) if with_intercept else (np.zeros(X.shape[1]), 0.0)
+    w = scipy.sparse.linalg.lsqr(_Centred(X, centre), labels - mean)[0]
     return w, float(mean - centre @ w)
+
+
+class _Centred(scipy.sparse.linalg.LinearOperator):
+    """`X - 1 centre^T` without forming it, so that sparse inputs stay sparse."""
+
+    def __init__(self, X, centre):
+        super().__init__(dtype=np.float64, shape=X.shape)
+        self._X, self._centre = X, centre
+
+    def _matvec(self, x):
+        return self._X @ x.ravel() - self._centre @ x.ravel()
+
+    def _rmatvec(self, x):
+        return self._X.T @ x.ravel() - self._centre * x.sum()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .._checks import check_finite, shape_text, to_float64
+from .._checks import check_finite, n_rounded, shape_text, to_float64
 from .constraints import AbstractConstraints, Factors, Matrices, Rows
 
 
@@ -43,6 +43,9 @@ def checked(name, value):
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"`{name}` is a masked array; drop or fill what is masked first.")
     array, _ = to_float64(value, name)
+    given = np.asarray(value)
+    if given.dtype.kind in "iu" and n_rounded(given, array):
+        raise ValueError(f"`{name}` has integers beyond 2**53 that no double holds; rescale it or round it yourself.")
     check_finite(array, name)
     return array
 

@@ -247,8 +247,10 @@ def _exhibited(pair, chart, found: Found, n_free) -> Face:
             if b is not None:
                 b = float(np.ldexp(b * pair.least, limit.scaled()[1])) * pair.size
             other = limit.certify(point, certificate.multipliers, intercept=b, delta=0.0)
-            if other.lower >= certificate.lower - certificate.slack - other.slack:
-                spread = limit.norm_of(other.point / limit.norm_of(other.point) - pair.W)
+            spread = limit.norm_of(other.point / limit.norm_of(other.point) - pair.W)
+            # One that is better beyond rounding shows that the pair is not optimal, and nothing of the optimum.
+            alike = abs(other.lower - certificate.lower) <= certificate.slack + other.slack
+            if alike and spread > least_spread:
                 low, high = found.lowest, found.highest
                 return Face(
                     unique=False,

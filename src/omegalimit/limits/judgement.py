@@ -7,11 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from ..certificate import Certificate
+from ._cancellation import cancels
 from .max_margin import MaxMargin
 
 OPTIMAL, NOT_SEPARABLE, OPEN = "optimal", "not separable", "open"
-# A convex combination this small, relative to the constraints that it combines, is zero within rounding.
-_ZERO = 1e-13
+# A convex combination this small, relative to the constraints that it combines, may be zero within rounding.
+_SMALL = 1e-13
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,20 +53,24 @@ def judge(
             reason=f"{rows} zero, so that no point has a positive margin there.",
             farkas=np.eye(1, len(sizes), int(zero[0]))[0],
         )
-    # Zero within rounding, and no more than that: a margin of 1e-13 that the bounds resolve is a margin.
-    small = certificate.upper <= min(_ZERO * (sizes @ certificate.multipliers), 20 * certificate.slack)
-    if certificate.lower <= certificate.slack and small:
-        if separable_by_rows(limit.plain()):
+    p = _without_dust(certificate.multipliers)
+    plain = limit.plain()
+    upper = plain.dual_norm_of(plain.combine(p))
+    if certificate.lower <= certificate.slack and upper <= _SMALL * (sizes @ p) and cancels(plain, p):
+        if separable_by_rows(plain):
             lost = "some rows are so small that the margin is lost in the rounding of the others."
             return Judgement(status=OPEN, reason=lost)
-        p = certificate.multipliers
-        n = int((p > np.finfo(float).eps * p.max()).sum())
         return Judgement(
             status=NOT_SEPARABLE,
-            reason=f"a convex combination of {n} constraints is zero to rounding (`farkas`).",
-            farkas=p,
+            reason=f"a convex combination of {np.count_nonzero(p)} constraints is zero to rounding (`farkas`).",
+            farkas=p / p.sum(),
         )
     if gap <= tol or gap <= 4 * slack:
         ends = f"double precision ends here: rounding alone moves the gap by {slack:.1e}."
         return Judgement(status=OPEN, reason=ends)
     return Judgement(status=OPEN, reason=f"the gap is {gap:.1e}, above {tol:g}.")
+
+
+def _without_dust(p):
+    """Multipliers without those that are rounding beside the largest."""
+    return np.where(p > np.finfo(float).eps * p.max(), p, 0.0)

@@ -136,7 +136,7 @@ class MaxMargin:
             )
         if self.labels is None:
             raise ValueError(f"intercept={self.intercept!r} needs `labels`: +1 or -1 for each of the constraints.")
-        labels, _ = to_float64(self.labels, "labels")
+        labels = checked("labels", self.labels)
         if labels.shape != (n_constraints,):
             raise ValueError(
                 f"`labels` must hold +1 or -1 for each of the {n_constraints} constraints; "
@@ -168,7 +168,7 @@ class MaxMargin:
         arguments are those of `MaxMargin`. Raises what `MaxMargin` raises, naming `X` and `y`.
         """
         inputs = data_array("X", X)
-        labels, _ = to_float64(y, "y")
+        labels = checked("y", y)
         if labels.shape != inputs.shape[:1]:
             raise ValueError(
                 f"`y` must hold one label for each of the {inputs.shape[0]} rows of `X`; "

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 VECTOR, MATRIX = 1, 2  # dimensions of a point
 _EXPONENTS = {"l1": 1.0, "l2": 2.0, "linf": math.inf, "nuclear": 1.0, "frobenius": 2.0, "spectral": math.inf}
 _ALIKE = [("l1", "nuclear"), ("l2", "frobenius"), ("linf", "spectral"), ("lp", "schatten")]
+_LARGEST = float(np.finfo(float).max)
 VECTOR_NORMS = ("l1", "l2", "linf", "lp", "group-l1", "fourier-l1")
 MATRIX_NORMS = ("frobenius", "nuclear", "spectral", "schatten")
 NAMES = (*VECTOR_NORMS, *MATRIX_NORMS)
@@ -193,7 +194,7 @@ def make_norm(name: str, d: int, *, p: float | None, groups: ArrayLike | None, n
         raise ValueError(f"The norm {name!r} needs `p`, a number above 1; got none.")
     if takes_p and (isinstance(p, bool) or not isinstance(p, (int, float, np.integer, np.floating))):
         raise TypeError(f"`p` must be a number above 1; got {p!r}.")
-    if takes_p and not 1 < float(p) < math.inf:  # pyright: ignore[reportArgumentType]
+    if takes_p and not 1 < p <= _LARGEST:  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
         kind = INSTEAD[name] if name == "schatten" else name
         one, infinite = ("l1", "linf") if kind == name else ("nuclear", "spectral")
         raise ValueError(f"`p` must be above 1 and finite; got {p}. For 1 take {one!r}, for infinity {infinite!r}.")
@@ -206,7 +207,7 @@ def make_norm(name: str, d: int, *, p: float | None, groups: ArrayLike | None, n
     if name == "group-l1":
         return GroupL1(_checked_groups(groups, d))
     if name == "fourier-l1":
-        if n_plain not in range(d):
+        if isinstance(n_plain, bool) or not isinstance(n_plain, (int, np.integer)) or n_plain not in range(d):
             raise ValueError(f"`n_plain` must be an integer from 0 to d - 1 = {d - 1}; got {n_plain!r}.")
         return FourierL1(n_plain)
     exponent = float(p) if takes_p else _EXPONENTS[name]  # pyright: ignore[reportArgumentType]
@@ -217,6 +218,8 @@ def _checked_groups(groups, d):
     """Labels of any integers as `0, ..., n_groups - 1`, in the order of their values."""
     if groups is None:
         raise ValueError("The norm 'group-l1' needs `groups`: one integer label for each column; got none.")
+    if isinstance(groups, np.ma.MaskedArray):
+        raise TypeError("`groups` is a masked array; every column needs a label.")
     labels = np.asarray(groups)
     if labels.dtype.kind not in "iu":
         raise TypeError(f"`groups` must hold integers, one for each column; got an array of {labels.dtype}.")

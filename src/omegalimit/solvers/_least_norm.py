@@ -6,6 +6,9 @@
 `h` makes room for rows of unlike sizes. With a free intercept the polytope is the difference of two hulls. Both sides
 always have interior points; a least norm of zero means that nothing is separable, and `p` is the Farkas combination.
 
+Where weights vanish like their slacks, as with one input of both labels, the steps take a constant factor off only;
+the combination is then sought next to the multipliers of a step, see `_farkas.py`.
+
 A step solves with `A A^T + diag(s/p)`, where the first term never changes, or, for `d < N`, with
 `1 + A^T diag(p/s) A`. Only inner products are needed (`GramSpace`), as for rank-one matrices.
 
@@ -20,11 +23,18 @@ from jaxtyping import Float
 
 from ._algebra import gram
 from ._candidate import balanced, best_intercept
+from ._farkas import null_combination
 from ._program_system import bordered_solver, newton_system
 
 _MOST_STEPS = 100
 # Steps without a tenth off the gap, after which rounding has the word.
 _PATIENCE = 6
+# What is left of the rows combined, below which a combination that is zero is sought where no margin is in sight; and
+# the shares of that at which it is sought again.
+_DOUBTFUL = 1e-2
+_AGAIN = 1 / 30
+# A lower bound this small beside the upper one is no margin in sight.
+_NO_MARGIN = 1e-3
 # Above this many rows and coordinates a dense matrix of steps is out of reach.
 _MOST_DENSE = 10_000
 
@@ -35,7 +45,7 @@ class RowSpace:
     def __init__(self, A: Any):
         self.A = A
         self.sizes = np.sqrt((A.multiply(A) if hasattr(A, "multiply") else A * A).sum(axis=1))
-        self._gram = gram(A, np.ones(A.shape[1])) if A.shape[0] <= min(A.shape[1], _MOST_DENSE) else None
+        self.K = gram(A, np.ones(A.shape[1])) if A.shape[0] <= min(A.shape[1], _MOST_DENSE) else None
 
     def lift(self, p):
         """`sum_k p_k A_k`."""
@@ -53,10 +63,10 @@ class RowSpace:
         """A function `(r, q, l, refine)`: `dw = lift(dp) + r`, `margins(dw) + S dp + B dy = q`, `B^T dp = l`."""
         if min(self.A.shape) > _MOST_DENSE:
             return None
-        if self._gram is None:
+        if self.K is None:
             solve = newton_system(self.A, B, np.ones(self.A.shape[1]), S, None, 0.0)
             return solve and (lambda r, q, l, refine: _without(solve(r, q, 0.0, l, refine), 2))  # noqa: E741
-        return _gram_system(self, self._gram, B, S)
+        return _gram_system(self, B, S)
 
 
 class GramSpace:
@@ -76,15 +86,15 @@ class GramSpace:
 
     def system(self, B, S):
         """As for rows."""
-        return _gram_system(self, self.K, B, S)
+        return _gram_system(self, B, S)
 
 
 def _without(values, i):
     return values[:i] + values[i + 1 :]
 
 
-def _gram_system(space, K, B, S):
-    M = K.copy()
+def _gram_system(space, B, S):
+    M = space.K.copy()
     M.flat[:: len(M) + 1] += S
     bordered = bordered_solver(M, B)
     if bordered is None:
@@ -141,7 +151,25 @@ class BestNorm:
     @property
     def negligible(self):
         """True when the combination cancels to rounding: nothing is separable, or it cannot be told."""
-        return self.p is not None and self.upper <= 1e-15 * float(self.space.sizes @ (self.p / self.h))
+        return self.left <= 1e-15
+
+    @property
+    def left(self):
+        """The size of the combination as a part of the sizes combined."""
+        return np.inf if self.p is None else self.upper / float(self.space.sizes @ (self.p / self.h))
+
+    def offer_null(self, x):
+        """Offers the multipliers next to `x`, of the rows multiplied by `h`, that combine to zero, if there are any.
+
+        Only as a whole: what is small but not zero would look like progress that the method then fails to match.
+        """
+        found = null_combination(self.space, x, None if self.c is None else self.c * self.h)
+        if found is None:
+            return
+        p = balanced(found * self.h, self.c)
+        w = self.space.lift(p / self.h)
+        if p.any() and self.space.norm(w) <= 1e-15 * float(self.space.sizes @ (p / self.h)):
+            self.offer(w, p)
 
 
 def interior_point(best: BestNorm, *, tol: float) -> tuple[int, list[np.ndarray]]:
@@ -157,6 +185,7 @@ def interior_point(best: BestNorm, *, tol: float) -> tuple[int, list[np.ndarray]
     size = space.norm(w) ** 2 + float((p * space.sizes) @ (p * space.sizes))
     s = size / (len(h) * p)
     y = np.append(-float(h @ s) / float(h @ h), np.zeros(B.shape[1] - 1))
+    doubtful = _DOUBTFUL
     target, active, history = -np.eye(1, B.shape[1])[0], [np.ones(len(h), dtype=bool)] * 2, []
     for n_steps in range(_MOST_STEPS):
         lower = best.lower
@@ -167,6 +196,17 @@ def interior_point(best: BestNorm, *, tol: float) -> tuple[int, list[np.ndarray]
         settled = len(history) > _PATIENCE and history[-1] > 0.9 * history[-1 - _PATIENCE]
         if best.gap <= tol or settled or best.negligible:
             return n_steps, active
+        # The first system tells whether the matrices of steps are within reach.
+        if n_steps and best.lower <= _NO_MARGIN * best.upper and best.left <= doubtful:
+            # Later the rows off the face of such combinations stand out by their weights.
+            best.offer_null(
+                p
+                if doubtful == _DOUBTFUL
+                else np.where(p * space.sizes > np.sqrt(best.left) * (p * space.sizes).max(), p, 0.0)
+            )
+            doubtful = _AGAIN * best.left
+            if best.negligible:
+                return n_steps, active
         solve = space.system(B, s / p)
         if solve is None:
             return n_steps, active

@@ -5,6 +5,7 @@ import time
 from importlib import import_module
 
 import numpy as np
+import scipy.sparse
 
 from .._threads import one_blas_thread
 from ..certificate import Certificate
@@ -50,6 +51,8 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
     """
     if not isinstance(limit, MaxMargin):
         raise TypeError(f"`limit` must be a MaxMargin; got {type(limit).__name__}.")
+    if isinstance(tol, bool) or not isinstance(tol, (int, float, np.integer, np.floating)):
+        raise TypeError(f"`tol` must be a number; got {tol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol}.")
     start = time.process_time()
@@ -192,18 +195,25 @@ def separable_by_rows(limit):
     """True when the constraints, each scaled to size one, have a certified positive margin: no scaling changes that."""
     if limit.signs is not None:
         return False  # the intercept's column is of size one already
-    data = {name: getattr(limit, name) for name in ("rows", "left", "right") if getattr(limit, name) is not None}
-    sizes = [np.sqrt((abs(array) ** 2).reshape(len(array), -1).sum(1)) for array in map(_dense, data.values())]
-    if all(size.max() < 1e6 * size.min() for size in sizes):
+    constraints, _ = limit.scaled()
+    if isinstance(constraints, Factors):
+        data = {"left": constraints.left, "right": constraints.right}
+    else:
+        data = {"rows": _stacked(constraints)}
+    sizes = [_row_sizes(array) for array in data.values()]
+    if min(size.min() for size in sizes) == 0 or all(size.max() < 1e6 * size.min() for size in sizes):
         return False
-    units = {
-        name: _dense(array) / size.reshape(-1, *[1] * (array.ndim - 1))
-        for (name, array), size in zip(data.items(), sizes, strict=True)
-    }
-    unit = dataclasses.replace(limit, **units)
+    unit = dataclasses.replace(limit, **{k: _divided(a, s) for (k, a), s in zip(data.items(), sizes, strict=True)})
     best = _best(unit, _fallback(unit))
     return best is not None and best.lower > best.slack
 
 
-def _dense(array):
-    return array if isinstance(array, np.ndarray) else array.toarray()
+def _row_sizes(array):
+    largest = abs(array).max(axis=tuple(range(1, array.ndim)) if isinstance(array, np.ndarray) else 1)
+    return largest if isinstance(largest, np.ndarray) else largest.toarray().reshape(-1)
+
+
+def _divided(array, sizes):
+    if isinstance(array, np.ndarray):
+        return array / sizes.reshape(-1, *[1] * (array.ndim - 1))
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(1 / sizes) @ array)

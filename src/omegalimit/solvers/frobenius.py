@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from ..limits.constraints import AbstractConstraints, Factors, Matrices, Rows
 from ._candidate import Candidate
+from ._farkas import opposite
 from .l2 import least_l2, least_l2_gram
 
 
@@ -17,6 +18,9 @@ def least_frobenius(
 ) -> tuple[list[Candidate], int]:
     """The best pair in the Euclidean norm for constraints of any kind, and the number of steps."""
     if isinstance(constraints, Factors) and constraints.n_constraints <= np.prod(constraints.shape):
+        p = opposite(constraints, c)
+        if p is not None:
+            return [Candidate(constraints.combine(np.eye(1, len(p))[0]), p)], 0
         combine, margins = constraints.combine, constraints.margins
         return least_l2_gram(constraints.gram(), c, combine=combine, margins=margins, tol=tol, polish=polish)
     if isinstance(constraints, Rows):

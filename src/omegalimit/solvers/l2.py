@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float
 
+from ..limits.constraints import Rows
 from ._candidate import Candidate, best_intercept
+from ._farkas import opposite
 from ._least_norm import BestNorm, GramSpace, RowSpace, interior_point
 from ._scaled_program import largest_entries, units
 from ._support import polish_support
@@ -23,6 +25,9 @@ def least_l2(A, c: Float[np.ndarray, " N"] | None, *, tol: float, polish: bool =
     the multipliers are the Farkas combination.
     """
     with np.errstate(all="ignore"):
+        p = opposite(Rows(A), c)
+        if p is not None:
+            return [Candidate(A.T @ np.eye(1, len(p))[0], p)], 0
         h = units(largest_entries(A, 1), c)
         space = RowSpace(A.multiply(h[:, None]).tocsr() if scipy.sparse.issparse(A) else A * h[:, None])
         best, n_steps = _solved(space, h, c, tol, polish)
@@ -62,6 +67,7 @@ def _candidates(best, margins, c):
 def _solved(space, h, c, tol, polish):
     best = BestNorm(space, h, c)
     n_steps, active = interior_point(best, tol=tol)
-    if polish and best.lower > 0:
+    # Where the combination is zero, a positive margin is rounding, and no set of rows improves on it.
+    if polish and best.lower > 0 and not best.negligible:
         n_steps += polish_support(best, active)
     return best, n_steps
