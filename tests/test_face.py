@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 from omegalimit.limits import MaxMargin
 from omegalimit.limits.face import margin_ratio, optimal_face
+from omegalimit.solvers import solve
 
 DIAGONAL = np.stack([np.diag(row) for row in np.eye(3)])
 
@@ -349,3 +350,19 @@ def test_a_point_that_is_not_quite_the_optimum_shows_nothing_of_a_tie():
 def test_a_matrix_of_one_row_has_one_singular_value(norm):
     limit = MaxMargin(norm, rows=np.array([[[1.0, 2.0, 3.0]], [[2.0, 1.0, 3.0]]]))
     assert optimal_face(limit, limit.certify([[1.0, 1.0, 2.0]], [1.0, 1.0])).unique is True
+
+
+def test_a_certificate_of_other_data_is_refused():
+    limit = MaxMargin("l1", rows=[[1.0, 2.0], [2.0, 1.0]])
+    certificate = limit.certify([1.0, 1.0], [1.0, 1.0])
+    other = MaxMargin("l1", rows=[[3.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(ValueError, match="belongs to other data") as caught:
+        optimal_face(other, certificate)
+    assert str(caught.value) == (
+        "`certificate` belongs to other data: its multipliers give the upper bound 1.5 there and 2.5 here."
+    )
+    with pytest.raises(TypeError, match="solution") as wrong_type:
+        optimal_face(limit, solve(limit))  # pyright: ignore[reportArgumentType]
+    assert str(wrong_type.value) == (
+        "`certificate` must be a Certificate; got Solution. A solution has one: `solution.certificate`."
+    )

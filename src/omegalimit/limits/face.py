@@ -119,6 +119,11 @@ def margin_ratio(
 
 
 def _check(limit, certificate):
+    if not isinstance(certificate, Certificate):
+        raise TypeError(
+            f"`certificate` must be a Certificate; got {type(certificate).__name__}. A solution has one: "
+            "`solution.certificate`."
+        )
     if certificate.point.shape != limit.shape or certificate.multipliers.shape != (limit.n_constraints,):
         raise ValueError(
             f"`certificate` belongs to another problem: it has a point of shape {shape_text(certificate.point.shape)} "
@@ -129,6 +134,13 @@ def _check(limit, certificate):
         raise ValueError(
             f"`certificate` belongs to another problem: its intercept is {certificate.intercept_kind!r}, "
             f"the limit's {limit.intercept!r}."
+        )
+    upper = limit.plain().dual_norm_of(limit.plain().combine(certificate.multipliers))
+    # The multipliers alone give the upper bound; with other data it is another.
+    if abs(upper - certificate.upper) > certificate.slack + 1e-10 * (limit.plain().sizes @ certificate.multipliers):
+        raise ValueError(
+            f"`certificate` belongs to other data: its multipliers give the upper bound {certificate.upper:.6g} there "
+            f"and {upper:.6g} here."
         )
 
 
