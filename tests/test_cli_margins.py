@@ -1,6 +1,5 @@
 """`omegalimit solve` and `omegalimit certify`: from files to files, exit statuses, JSON, and what is refused."""
 
-import importlib.util
 import io
 import json
 import os
@@ -403,15 +402,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(caps
     ):
         assert refused(capsys, *solve(data="nowhere.npz", out=out)) == f"{out}: {message}"
         assert refused(capsys, *certify(data="nowhere.npz"), "--proof", out) == f"{out}: {message}"
-
-
-@pytest.mark.parametrize("option", [("--rigorous",), ("--proof", "proof.json")])
-def test_proofs_need_a_package_that_may_be_missing(capsys, monkeypatch, option):
-    find = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "flint" else find(name))
-    assert refused(capsys, *solve(), *option) == (
-        "--rigorous and --proof need python-flint; install it: `pip install python-flint`."
-    )
 
 
 def test_a_result_is_printed_even_when_the_disk_is_full(capsys, here, monkeypatch):

@@ -288,6 +288,54 @@ def test_a_contradiction_is_shown_by_the_multipliers(N, d, with_intercept):
     assert 0 <= upper <= 1e-13
 
 
+# Many more rows than columns: the margin is a small part of the rows, and nearly all of them are far from binding.
+
+
+def labelled(N, *, seed, with_intercept):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, 20))
+    y = np.sign(X @ np.ones(20))
+    return y[:, None] * X / np.abs(X).max(), y if with_intercept else None
+
+
+def assert_optimal_for_its_margin(found):
+    # eps over the margin, times the number of terms in a score and its rounding in the solves.
+    assert_optimal(found, rtol=1e3 * 2e-16 / found[1])
+
+
+@pytest.mark.parametrize("with_intercept", [False, True])
+@pytest.mark.parametrize("polish", [False, True])
+def test_gaussian_data_with_many_rows(with_intercept, polish):
+    groups = np.arange(20) // 4
+    for seed in range(20):
+        A, c = labelled(2000, seed=seed, with_intercept=with_intercept)
+        group, _ = least_group_l1(A, c, groups=groups, tol=1e-8, polish=polish)
+        fourier, _ = least_fourier_l1(A, c, tol=1e-8, polish=polish)
+        for candidates, sizes in ((group, lambda v: group_sizes(v, groups)), (fourier, fourier_sizes)):
+            found = bounds(A, c, candidates[0], sizes)
+            if polish:
+                assert_optimal_for_its_margin(found)
+            else:
+                # The tolerance that was asked for.
+                assert_optimal(found, rtol=1e-8)
+
+
+@pytest.mark.parametrize("with_intercept", [False, True])
+def test_gaussian_data_with_still_more_rows(with_intercept):
+    for seed in range(4):
+        A, c = labelled(8000, seed=seed, with_intercept=with_intercept)
+        assert_optimal_for_its_margin(group_bounds(A, c, np.arange(20) // 4))
+        assert_optimal_for_its_margin(fourier_bounds(A, c))
+
+
+@pytest.mark.parametrize("change", ["equal rows", "near-equal rows", "equal and opposite columns"])
+def test_many_rows_that_repeat(change):
+    """A set of active rows that is far too large, or dependent, is brought down to one that decides."""
+    A, _ = changed(separable(6000, 12, seed=5)[0], None, change, np.random.default_rng(12))
+    assert_optimal_for_its_margin(group_bounds(A, None, np.arange(A.shape[1]) // 3))
+    assert_optimal_for_its_margin(fourier_bounds(A))
+
+
 # Fourier l1.
 
 
