@@ -336,6 +336,19 @@ def test_many_rows_that_repeat(change):
     assert_optimal_for_its_margin(fourier_bounds(A))
 
 
+@pytest.mark.parametrize("distance", [1e-6, 1e-9])
+@pytest.mark.parametrize("with_intercept", [False, True])
+def test_many_rows_and_a_margin_that_is_nearly_zero(distance, with_intercept):
+    """Rounding ends the gap at about 1e-16 of the margin, and not at as many times that as there are rows."""
+    A, c = separable(3000, 40, seed=5, with_intercept=with_intercept)
+    A = np.vstack([A, -A[:1] + distance * np.random.default_rng(1).normal(size=40)])
+    c = None if c is None else np.r_[c, -c[0]]
+    for lower, upper in (group_bounds(A, c, np.arange(40) // 3), fourier_bounds(A, c)):
+        assert distance / 1000 < lower < upper * (1 + ROUNDING) < distance
+        # As above: the number of terms in a score and its rounding in the solves.
+        assert upper - lower <= max(1e-8, 1e3 * 2e-16 / upper) * upper
+
+
 # Fourier l1.
 
 

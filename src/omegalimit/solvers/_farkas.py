@@ -4,14 +4,16 @@ One proves that nothing separates, in every norm. Three ways to one:
 
 - `opposite`: two constraints that cancel exactly, as an input that occurs with both labels does.
 - `null_combination`: multipliers `x` that already combine to little, moved to the null space of `A^T` by the least
-  relative change. With `z = 1` at first and `B = diag(x) A`, repeat `z <- max(z - B B^+ z, 0)`, where `B^+` comes from
+  relative change. With `z = 1` at first and `B = diag(x) A`, repeat `z <- z - B B^+ z, with what is small or negative set to zero`, where `B^+` comes from
   one factorisation, of `B^T B` or of `B B^T + e`. An interior point method approaches such an `x` by a constant factor
   a step where weights vanish like their slacks; there the projection sends them to zero at once.
 - `reduced`: a combination of few constraints, at most their rank and two (Caratheodory): a basic solution.
 
-Sources: alternating projections (von Neumann 1949; Bregman 1965); non-negative least squares (Lawson, Hanson 1974), whose
-positive entries belong to independent columns. Derived here: the relative projection.
+Sources: alternating projections (von Neumann 1949; Bregman 1965); non-negative least squares (Lawson, Hanson 1974),
+whose positive entries belong to independent columns. Derived here: the relative projection.
 """
+
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -28,6 +30,8 @@ _EPS = float(np.finfo(float).eps)
 _MOST_PAIRS = 20
 # Projections by one factorisation; each takes off the gap what the factorisation resolves.
 _MOST_PROJECTIONS = 12
+# Weights that fall to this part of themselves are to vanish; what noise leaves of them would come off by halves only.
+_SMALL = 1e-3
 # Of the mean diagonal, what makes a singular matrix definite; projections repeat until it does not matter.
 _SHIFT = 1e-11
 # Shares of the largest weight below which weights may be noise of a method: each set is tried.
@@ -60,7 +64,9 @@ def opposite(constraints: AbstractConstraints, c: Float[np.ndarray, " N"] | None
         p = np.zeros(len(key))
         p[pairs[i]] = 1 / units[pairs[i]]
         p = balanced(p, c)
-        if not constraints.take(pairs[i]).combine(p[pairs[i]]).any():
+        # One at a time: a sum of products may be rounded once, and no more, and then equal terms do not cancel.
+        k, l = (constraints.take(pairs[i, [j]]).combine(p[pairs[i, [j]]]) for j in (0, 1))  # noqa: E741
+        if not (k + l if pairs[i, 0] != pairs[i, 1] else k).any():
             return p
     return None
 
@@ -77,7 +83,8 @@ def null_combination(space, x: Float[np.ndarray, " N"], border: Float[np.ndarray
         return None
     z, before = np.ones(len(x)), np.inf
     for _ in range(_MOST_PROJECTIONS):
-        z = np.maximum(off_range(z), 0.0)
+        z = off_range(z)
+        z = np.where(z > _SMALL * z.max(), z, 0.0)
         y = x * z
         left = np.hypot(space.norm(space.lift(y)), 0.0 if border is None else float(border @ y))
         size = float(space.sizes @ y)
@@ -101,13 +108,15 @@ def _projector(space, x, edge):
             M += np.multiply.outer(edge, edge)
         M.flat[:: len(M) + 1] += _SHIFT * M.diagonal().mean()
         solve = positive_solver(M)
+        if solve is None:
+            return None
 
         def project(z):
             w, b = combined(z)
             rows = x * space.margins(w)
             return z - solve(rows if edge is None else rows + edge * b)
 
-        return solve and project
+        return project
     d = space.A.shape[1]
     M = np.zeros((n := d + (edge is not None), n))
     M[:d, :d] = cogram(space.A, x * x)
@@ -116,6 +125,8 @@ def _projector(space, x, edge):
     # Coordinates that no row has.
     M.flat[:: n + 1] += np.where(M.diagonal() > 0, 0.0, 1.0)
     solve = positive_solver(M)
+    if solve is None:
+        return None
 
     def project(z):
         w, b = combined(z)
@@ -123,7 +134,7 @@ def _projector(space, x, edge):
         rows = x * space.margins(v[:d])
         return z - (rows if edge is None else rows + edge * v[d])
 
-    return solve and project
+    return project
 
 
 def reduced(
@@ -134,11 +145,11 @@ def reduced(
     As little: the Euclidean size of the combination, over the sizes combined, no more than before or than rounding.
     """
     with np.errstate(all="ignore"):
-        p = balanced(p, c)
-        support = np.flatnonzero(p)
+        q = balanced(p, c)
+        support = np.flatnonzero(q)
         if len(support) < 2:
             return p
-        found = _on_few(constraints.take(support), None if c is None else c[support], p[support])
+        found = _on_few(constraints.take(support), None if c is None else c[support], q[support])
     if found is None or np.count_nonzero(found) >= len(support):
         return p
     full = np.zeros(len(p))
@@ -175,7 +186,7 @@ def _on_few(constraints, c, p):
 def _basic(constraints, column, units):
     """Multipliers of a basic solution, or zeros: of `sum_k x_k A_k = 0`, `column.x = 0`, `units.x = 1`."""
     n, none = len(units), np.zeros(len(units))
-    rows = getattr(constraints, "rows", None)
+    rows: Any = getattr(constraints, "rows", None)
     sparse = scipy.sparse.issparse(rows)
     used = np.unique(rows.indices) if sparse else np.arange(np.prod(constraints.shape))
     if n * len(used) > _MOST_ENTRIES or n * len(used) * min(n, len(used)) > _MOST_WORK:

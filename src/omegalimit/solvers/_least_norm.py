@@ -192,18 +192,18 @@ def interior_point(best: BestNorm, *, tol: float) -> tuple[int, list[np.ndarray]
         best.offer(w, p * h)
         if best.lower > lower:
             active[0] = active[1]
-        history.append(best.upper - max(best.lower, 0))
-        settled = len(history) > _PATIENCE and history[-1] > 0.9 * history[-1 - _PATIENCE]
+        in_sight = best.lower > _NO_MARGIN * best.upper
+        # Without a margin in sight, rows of unlike size may leave the bounds as they are while the combination shrinks.
+        history.append((best.upper - max(best.lower, 0), np.nan if in_sight else best.left))
+        settled = len(history) > _PATIENCE and not any(
+            now <= 0.9 * then for now, then in zip(history[-1], history[-1 - _PATIENCE], strict=True)
+        )
         if best.gap <= tol or settled or best.negligible:
             return n_steps, active
         # The first system tells whether the matrices of steps are within reach.
-        if n_steps and best.lower <= _NO_MARGIN * best.upper and best.left <= doubtful:
+        if n_steps and not in_sight and best.left <= doubtful:
             # Later the rows off the face of such combinations stand out by their weights.
-            best.offer_null(
-                p
-                if doubtful == _DOUBTFUL
-                else np.where(p * space.sizes > np.sqrt(best.left) * (p * space.sizes).max(), p, 0.0)
-            )
+            best.offer_null(p if doubtful == _DOUBTFUL else np.where(p > np.sqrt(best.left) * p.max(), p, 0.0))
             doubtful = _AGAIN * best.left
             if best.negligible:
                 return n_steps, active

@@ -17,9 +17,11 @@ Source: Mehrotra's predictor and corrector (1992). Derived here: the margin form
 import numpy as np
 
 from ._candidate import Candidate, best_intercept
-from ._program_step import Newton, start
+from ._program_step import Iterate, Newton, free_columns, start
+from ._program_system import single_precision
 from ._program_vertex import offer_simplex, offer_vertex, polish_vertex
 from ._scaled_program import Best, Scaled, scaled, units
+from ._single_precision import TooInexact
 
 _MOST_STEPS = 100
 # Steps without a tenth off the gap, after which rounding has the word.
@@ -28,6 +30,11 @@ _PATIENCE = 6
 _NEAR = 1e-3
 _EXTRA = 3
 _SHARP = 1e-12
+# The fall of the mean product from which on a step in single precision is refined by the residual of the whole system.
+_REFINED = 1e-3
+# Corrections of centrality; from this many rows and columns on, the steps they spare cost more.
+_CORRECTIONS = 2
+_LARGE = 200
 # Above this many rows and columns a dense matrix of steps is out of reach; HiGHS keeps its own sparse.
 _MOST_DENSE = 8000
 # Above this many entries the simplex method takes minutes.
@@ -68,18 +75,20 @@ def interior_point(program: Scaled, best: Best, *, tol: float, polish: bool = Fa
     """
     d, h = program.A.shape[1], program.h
     at, active, history, n_extra = start(program), None, [], 0
+    first = at.mu
+    single = single_precision(program.A, free_columns(program))
     for n_steps in range(_MOST_STEPS):
-        newton = Newton(program, at)
-        if not newton.usable:
+        after = None
+        if single.usable:
+            try:
+                after = _step(Newton(program, at, single), at, refine=at.mu < _REFINED * first)
+            except TooInexact:
+                single.usable = False
+        if not single.usable:
+            after = _step(Newton(program, at), at, refine=True)
+        if after is None:
             return n_steps
-        predictor = newton.step(-at.x * at.z, refine=False)
-        predicted = at.moved(predictor, _longest(at.x, predictor.x), _longest(at.z, predictor.z)).mu
-        centring = min(max((predicted / at.mu) ** 3, 1e-8), 1.0)
-        step = newton.step(centring * at.mu - at.x * at.z - predictor.x * predictor.z, refine=True)
-        if not (np.isfinite(step.x).all() and np.isfinite(step.z).all()):
-            return n_steps
-        fraction = min(0.9995, max(0.9, 1 - predicted / at.mu))
-        before, at = at, at.moved(step, fraction * _longest(at.x, step.x), fraction * _longest(at.z, step.z))
+        before, at = at, after
         best.offer(at.w, at.z[2 * d :] * h)
         if polish and best.gap < _NEAR:
             last, active = active, _active(program, before, at)
@@ -92,6 +101,35 @@ def interior_point(program: Scaled, best: Best, *, tol: float, polish: bool = Fa
         if n_extra > (_EXTRA if polish and best.gap > _SHARP else 0) or settled or best.negligible:
             return n_steps + 1
     return _MOST_STEPS
+
+
+def _step(newton: Newton, at: Iterate, *, refine: bool) -> Iterate | None:
+    """The next iterate; `None` where the arithmetic breaks down."""
+    if not newton.usable:
+        return None
+    predictor = newton.step(-at.x * at.z, refine=False)
+    predicted = at.moved(predictor, _longest(at.x, predictor.x), _longest(at.z, predictor.z)).mu
+    centring = min(max((predicted / at.mu) ** 3, 1e-8), 1.0)
+    target = centring * at.mu
+    products = target - at.x * at.z - predictor.x * predictor.z
+    step = newton.step(products, refine=refine)
+    primal, dual = _longest(at.x, step.x), _longest(at.z, step.z)
+    for _ in range(_CORRECTIONS if min(newton.program.A.shape) >= _LARGE else 0):
+        if min(primal, dual) > 0.99:
+            break
+        # Products that longer steps would leave far from the target are pulled towards it.
+        further = (min(1.0, 1.5 * length + 0.1) for length in (primal, dual))
+        reached = (at.x + next(further) * step.x) * (at.z + next(further) * step.z)
+        products = products + np.maximum(np.clip(reached, 0.1 * target, 10 * target) - reached, -10 * target)
+        corrected = newton.step(products, refine=refine)
+        lengths = _longest(at.x, corrected.x), _longest(at.z, corrected.z)
+        if not sum(lengths) > primal + dual + 0.02:
+            break
+        step, (primal, dual) = corrected, lengths
+    if not (np.isfinite(step.x).all() and np.isfinite(step.z).all()):
+        return None
+    fraction = min(0.9995, max(0.9, 1 - predicted / at.mu))
+    return at.moved(step, fraction * primal, fraction * dual)
 
 
 def _active(program, before, at):

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from ._candidate import balanced
 from ._program_system import newton_system
 from ._scaled_program import Scaled
+from ._single_precision import SinglePrecision
 
 
 class Iterate(NamedTuple):
@@ -64,16 +65,22 @@ def start(program: Scaled) -> Iterate:
     return Iterate(np.concatenate([u, v, s]), np.concatenate([zu, zv, p]), np.zeros(d), y, g)
 
 
+def free_columns(program: Scaled) -> Float[np.ndarray, "N n"]:
+    """The columns of `gamma` and of the intercept."""
+    h, c = program.h, program.c
+    return -h[:, None] if c is None else np.column_stack([-h, c * h])
+
+
 class Newton:
     """The steps from an iterate, for any products aimed at; `usable` is false where the system cannot be solved."""
 
-    def __init__(self, program: Scaled, at: Iterate):
-        A, c, h, f, box = program
+    def __init__(self, program: Scaled, at: Iterate, single: SinglePrecision | None = None):
+        A, _, _, f, box = program
         self.program, self.at = program, at
         d = A.shape[1]
         self.u, self.v, self.s = u, v, s = np.split(at.x, [d, 2 * d])
         self.zu, self.zv, self.p = zu, zv, p = np.split(at.z, [d, 2 * d])
-        B = -h[:, None] if c is None else np.column_stack([-h, c * h])
+        B = free_columns(program)
         a = A.T @ p
         # What is off in each equation, rounding included: the step sets it right.
         self.off_s = A @ at.w + B @ at.y - s
@@ -86,7 +93,7 @@ class Newton:
             tu, tv = u / zu, v / zv
             self.t, self.e = tu + tv, f * (tu - tv) / (tu + tv)
             m = float((4 * f * f * tu * (tv / (tu + tv))).sum())
-        self._solve = newton_system(A, B, self.t, s / p, self.e, m)
+        self._solve = newton_system(A, B, self.t, s / p, self.e, m, single)
         self.usable = self._solve is not None
 
     def step(self, products: Float[np.ndarray, " 2d+N"], *, refine: bool) -> Iterate:

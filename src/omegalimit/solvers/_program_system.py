@@ -10,19 +10,31 @@ Derived here.
 """
 
 import numpy as np
+import scipy.sparse
 from scipy.linalg import get_blas_funcs
 
 from ._algebra import cogram, gram, positive_solver
+from ._single_precision import SinglePrecision
 
 (_syr,) = get_blas_funcs(("syr",), dtype=float)
+# The error of a solve that was factored in single precision; a refinement squares it.
+_INEXACT = 1e-6
 
 
-def newton_system(A, B, t, S, e, m):
+def single_precision(A, B) -> SinglePrecision:
+    """What `newton_system` needs of `A` and `B` to factor in single precision."""
+    if A.shape[1] < A.shape[0] and not scipy.sparse.issparse(A):
+        return SinglePrecision(np.column_stack([A, B]).T)
+    return SinglePrecision(A)
+
+
+def newton_system(A, B, t, S, e, m, single: SinglePrecision | None = None):
     """A function of `(r, q, k, l, refine)` that returns `(dw, dp, dg, y)`; `None` when the matrix cannot be factored.
 
     `refine`: one more step with the residual of the whole system, as the eliminations lose digits near the end.
+    `single`: factor in single precision; raises `TooInexact` where that does not do, now or when called.
     """
-    solve = (_by_columns if A.shape[1] < A.shape[0] else _by_rows)(A, B, t, S, e, m)
+    solve = (_by_columns if A.shape[1] < A.shape[0] else _by_rows)(A, B, t, S, e, m, single)
     if solve is None:
         return None
 
@@ -40,16 +52,23 @@ def newton_system(A, B, t, S, e, m):
     return refined
 
 
-def _by_columns(A, B, t, S, e, m):
-    d, n = A.shape[1], A.shape[1] + B.shape[1]
-    M = np.zeros((n, n))
-    M[:d, :d] = cogram(A, 1 / S)
-    M.flat[: d * n : n + 1] += 1 / t
-    if e is not None:
-        M[:d, :d] += np.multiply.outer(e / m, e)
-    scaled = B / S[:, None]
-    M[d:, :d], M[d:, d:] = (A.T @ scaled).T, B.T @ scaled
-    factored = positive_solver(M, n_refine=0)
+def _by_columns(A, B, t, S, e, m, single):
+    d, scaled = A.shape[1], B / S[:, None]
+    if single is None:
+        factored = _columns_in_double(A, B, t, S, e, m, scaled)
+    else:
+        n_y = B.shape[1]
+        slope = np.zeros(d) if e is None else e / m
+
+        def times(x):
+            dw, y = x[:d], x[d:]
+            s = (A @ dw + B @ y) / S
+            head = A.T @ s + dw / t
+            return np.concatenate([head if e is None else head + slope * float(e @ dw), B.T @ s])
+
+        added = np.concatenate([1 / t, np.zeros(n_y)])
+        columns = np.zeros((d + n_y, 0)) if e is None else np.append(e / np.sqrt(m), np.zeros(n_y))[:, None]
+        factored = single.weighted(1 / S).solver(times, added, columns, tol=_INEXACT)
     if factored is None:
         return None
 
@@ -64,13 +83,35 @@ def _by_columns(A, B, t, S, e, m):
     return solve
 
 
-def _by_rows(A, B, t, S, e, m):
-    M = gram(A, t)
-    M.flat[:: len(M) + 1] += S
+def _columns_in_double(A, B, t, S, e, m, scaled):
+    d, n = A.shape[1], A.shape[1] + B.shape[1]
+    M = np.zeros((n, n))
+    M[:d, :d] = cogram(A, 1 / S)
+    M.flat[: d * n : n + 1] += 1 / t
+    if e is not None:
+        M[:d, :d] += np.multiply.outer(e / m, e)
+    M[d:, :d], M[d:, d:] = (A.T @ scaled).T, B.T @ scaled
+    return positive_solver(M, n_refine=0)
+
+
+def _by_rows(A, B, t, S, e, m, single):
     last = None if e is None else -(A @ (t * e))
-    bordered = bordered_solver(M, B, last, m if e is None else m + float(t @ (e * e)))
-    if bordered is None:
-        return None
+    corner = m if e is None else m + float(t @ (e * e))
+    if single is None:
+        M = gram(A, t)
+        M.flat[:: len(M) + 1] += S
+        bordered = bordered_solver(M, B, last, corner)
+        if bordered is None:
+            return None
+    else:
+        weighted = single.weighted(t)
+        weights = _weights(B, weighted.diagonal + S)
+
+        def times(x):
+            return A @ (t * (A.T @ x)) + S * x + B @ (weights * (B.T @ x))
+
+        factored = weighted.solver(times, S, B * np.sqrt(weights), tol=_INEXACT)
+        bordered = _bordered(factored, weights, B, last, corner)
 
     def solve(r, q, k, l):  # noqa: E741
         dp, y, dg = bordered(q - A @ (t * r), l, 0.0 if e is None else float(e @ (t * r)) - k)
@@ -85,13 +126,20 @@ def bordered_solver(M, B, last=None, m=0.0):
 
     `M` is positive semi-definite, definite where `B^T x = 0`; its lower triangle is read, and overwritten.
     """
-    # The weight that makes B B^T about as large as M on the rows of least diagonal, which are the active ones.
-    weights = 1 / (B * B / M.diagonal()[:, None]).sum(axis=0)
+    weights = _weights(B, M.diagonal())
     for weight, column in zip(weights, B.T, strict=True):
         M = _syr(weight, column, lower=0, a=M.T, overwrite_a=1).T
     factored = positive_solver(M, n_refine=0)
-    if factored is None:
-        return None
+    return None if factored is None else _bordered(factored, weights, B, last, m)
+
+
+def _weights(B, diagonal):
+    """Those that make `B B^T` about as large as `M` on the rows of least diagonal, which are the active ones."""
+    return 1 / (B * B / diagonal[:, None]).sum(axis=0)
+
+
+def _bordered(factored, weights, B, last, m):
+    """The solver of the bordered system from one of `M + B diag(weights) B^T`."""
     border = B if last is None else np.column_stack([B, last])
     solved = factored(border)
     corner = border.T @ solved

@@ -20,11 +20,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from ._algebra import cogram, gram, positive_solver
 
 _sytrf, _sytrs = get_lapack_funcs(("sytrf", "sytrs"), dtype=float)
+(_syrk,) = get_blas_funcs(("syrk",), dtype=float)
+
+# Entries of a block of rows, about a megabyte, that stays in the cache.
+_BLOCK = 200_000
 
 
 def _no_zeros(sizes):
@@ -41,7 +45,7 @@ class Problem:
     A: Any  # dense or sparse
 
     def __init__(self, A, c: Float[np.ndarray, " N"] | None, groups: Int[np.ndarray, " d"]):
-        groups = np.asarray(groups)
+        self.groups = groups = np.asarray(groups)
         self.order = np.argsort(groups, kind="stable")
         labels = groups[self.order]
         self.starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
@@ -153,19 +157,23 @@ def by_rows(problem, cone, diagonal):
 
     Of the three of them the cheapest; `None` when the factorisation fails.
     """
-    A, a, of, total = problem.A, problem.a, problem.of, problem.total
+    A, a, of = problem.A, problem.a, problem.of
     eta, u = cone.eta[of], cone.u
     if problem.sparse:
         H = gram(A, eta**2)
         U = scipy.sparse.csr_array((u, (np.arange(len(of)), of)), shape=(len(of), len(cone.eta)))
         H += gram(A @ U, 2 * cone.eta**2)
     else:
+        # With many columns, passes over all of the memory would cost as much as the product.
         bend = 2 / (1 + np.sqrt(1 + 2 * cone.square))
-        along = total(A * u) * bend
-        B = along[:, of]
-        B *= u
-        B += A
-        H = gram(B, eta**2)
+        B, lift, n_rows = np.empty_like(A), eta * u, max(1, _BLOCK // A.shape[1])
+        for start in range(0, len(A), n_rows):
+            rows, out = A[start : start + n_rows], B[start : start + n_rows]
+            along = np.add.reduceat(np.multiply(rows, u, out=out), problem.starts, axis=1)
+            along *= bend
+            np.multiply(along[:, of], lift, out=out)
+            out += rows * eta
+        H = _syrk(1.0, B.T, trans=1, lower=0).T
     H.flat[:: len(H) + 1] += diagonal
     inverse = positive_solver(H)
     if inverse is None:
@@ -185,7 +193,8 @@ def by_rows(problem, cone, diagonal):
 def by_columns(problem, cone, diagonal):
     """The same from the `d x d` matrix, for many rows.
 
-    The step `dw` is the unknown, so that `x`, divided by an `s / p` that vanishes, comes from a small difference.
+    Refined by the equations for `dw` and `y`, whose right-hand sides are `A^T x` and `a.x`: `x` changes by what the
+    change of `dw` makes of it. Computed afresh, as `r - A dw` over an `s / p` that vanishes, it would be rounding.
     """
     A, a, of, d = problem.A, problem.a, problem.of, problem.A.shape[1]
     K = np.zeros((d + (a is not None),) * 2)
@@ -207,11 +216,12 @@ def by_columns(problem, cone, diagonal):
         for _ in range(2):
             change = force - cone.inverse_M(dw) + A.T @ x
             if a is None:
-                dw = dw + inverse(change)
+                change = inverse(change)
+                dw, x = dw + change, x - A @ change / diagonal
             else:
                 change = inverse(np.r_[change, a @ x - e])
                 dw, y = dw + change[:-1], y + change[-1]
-            x = (r - A @ dw - (0 if a is None else a * y)) / diagonal
+                x = x - (A @ change[:-1] + a * change[-1]) / diagonal
         return x, dw, y
 
     return solve

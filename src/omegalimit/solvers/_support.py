@@ -35,6 +35,7 @@ def polish_support(best: BestNorm, sets: list[np.ndarray]) -> int:
         scores = scores if best.c is None else scores + best.c * best_intercept(scores, best.c)
         # The rows whose multiplier, as a part of one, exceeds the slack, as a part of the margin.
         sets = [*sets, best.p > scores / scores.min() - 1]
+    sets = [active for i, active in enumerate(sets) if not any(np.array_equal(active, before) for before in sets[:i])]
     for orthogonal in (False, True) if isinstance(best.space, RowSpace) else (False,):
         for active in sets:
             if best.gap > _SHARP:
@@ -53,12 +54,14 @@ def _repair(best, active, orthogonal):
         return 0
     # Inner products only make the easy cases cheap.
     n_most = _BY_MANY if isinstance(space, RowSpace) and not orthogonal else _MOST_REPAIRS
-    active = active.copy()
+    active, seen = active.copy(), set()
     x = balanced(np.where(active, best.p, 0.0), c) / h
     for n_solves in range(n_most):
         rows = np.flatnonzero(active)
-        if best.gap <= _SHARP:
+        # A set that comes back has been changed for no reason but rounding, and would be again.
+        if best.gap <= _SHARP or (key := rows.tobytes()) in seen:
             return n_solves
+        seen.add(key)
         solved = _equal_margins(space, rows, h, c, orthogonal)
         if solved is None:
             return n_solves
