@@ -32,24 +32,30 @@ def cancels(limit: MaxMargin, p: Float[np.ndarray, " N"]) -> bool:
     signs = None if limit.signs is None else limit.signs[used]
     if not sizes.any():
         return True
-    scale = float(sizes @ p.astype(float))
+    spread = 2 + np.sqrt(len(used))
     if len(used) * np.prod(few.shape) > _LARGEST:
-        return float(np.linalg.norm(_wide.combine(few, p).astype(float))) <= 8 * EPS * scale
-    rows = _flat(few) * p.astype(float)[:, None]
-    F = rows.T if signs is None else np.vstack([rows.T, scale * (signs * p.astype(float))])
+        left = float(np.linalg.norm(_wide.combine(few, p).astype(float)))
+        return left <= 2 * EPS * spread * float(sizes @ p.astype(float))
+    # Coordinate by coordinate, each in units of what it sums up: one that is small for all rows must cancel as well.
+    terms = (_flat(few) * p.astype(float)[:, None]).T
+    if signs is not None:
+        terms = np.vstack([terms, signs * p.astype(float)])
+    scale = np.abs(terms).sum(1)
+    held = scale > 0
+    F, scale = terms[held] / scale[held, None], scale[held]
+
+    def off():
+        G = _wide.combine(few, p).reshape(-1)
+        return (G if signs is None else np.append(G, (signs * p).sum()))[held] / scale
+
     for _ in range(_N_STEPS):
-        off = _wide.combine(few, p).reshape(-1)
-        if signs is not None:
-            off = np.append(off, scale * (signs * p).sum())
-        solved = lstsq(F, -off.astype(float), lapack_driver="gelsy", check_finite=False)
+        solved = lstsq(F, -off().astype(float), lapack_driver="gelsy", check_finite=False)
         assert solved is not None
         z = solved[0]
         if not np.isfinite(z).all() or np.abs(z).max() > 0.5:
             return False
         p = p + p * z  # not `1 + z`, which a double rounds to one
-    spread = 2 + np.sqrt(len(used))
-    left = np.abs(_wide.combine(few, p)).max()
-    return bool(left <= 16 * _wide.EPS * spread * scale)
+    return bool(np.abs(off()).max() <= 16 * _wide.EPS * spread)
 
 
 def _flat(constraints):

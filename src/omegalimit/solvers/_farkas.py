@@ -4,9 +4,9 @@ One proves that nothing separates, in every norm. Three ways to one:
 
 - `opposite`: two constraints that cancel exactly, as an input that occurs with both labels does.
 - `null_combination`: multipliers `x` that already combine to little, moved to the null space of `A^T` by the least
-  relative change. With `z = 1` at first and `B = diag(x) A`, repeat `z <- z - B B^+ z, with what is small or negative set to zero`, where `B^+` comes from
-  one factorisation, of `B^T B` or of `B B^T + e`. An interior point method approaches such an `x` by a constant factor
-  a step where weights vanish like their slacks; there the projection sends them to zero at once.
+  relative change. With `z = 1` at first and `B = diag(x) A`, repeat `z <- z - B B^+ z`, and set to zero what is small
+  or negative; `B^+` comes from one factorisation, of `B^T B + e` or `B B^T + e`. An interior point method approaches
+  such an `x` by a constant factor a step where weights vanish like their slacks; the projection drops them at once.
 - `reduced`: a combination of few constraints, at most their rank and two (Caratheodory): a basic solution.
 
 Sources: alternating projections (von Neumann 1949; Bregman 1965); non-negative least squares (Lawson, Hanson 1974),
@@ -32,7 +32,7 @@ _MOST_PAIRS = 20
 _MOST_PROJECTIONS = 12
 # Weights that fall to this part of themselves are to vanish; what noise leaves of them would come off by halves only.
 _SMALL = 1e-3
-# Of the mean diagonal, what makes a singular matrix definite; projections repeat until it does not matter.
+# Of the diagonal, what makes a singular matrix definite; projections repeat until it does not matter.
 _SHIFT = 1e-11
 # Shares of the largest weight below which weights may be noise of a method: each set is tried.
 _SHARES = (1e-3, 1e-8, 0.0)
@@ -84,7 +84,7 @@ def null_combination(space, x: Float[np.ndarray, " N"], border: Float[np.ndarray
     z, before = np.ones(len(x)), np.inf
     for _ in range(_MOST_PROJECTIONS):
         z = off_range(z)
-        z = np.where(z > _SMALL * z.max(), z, 0.0)
+        z = np.where(z > _SMALL * abs(z.max()), z, 0.0)
         y = x * z
         left = np.hypot(space.norm(space.lift(y)), 0.0 if border is None else float(border @ y))
         size = float(space.sizes @ y)
@@ -122,8 +122,8 @@ def _projector(space, x, edge):
     M[:d, :d] = cogram(space.A, x * x)
     if edge is not None:
         M[d, :d], M[d, d] = space.lift(x * edge), edge @ edge
-    # Coordinates that no row has.
-    M.flat[:: n + 1] += np.where(M.diagonal() > 0, 0.0, 1.0)
+    # Coordinates that no row has; and those that are the same in all rows.
+    M.flat[:: n + 1] += np.where(M.diagonal() > 0, _SHIFT * M.diagonal(), 1.0)
     solve = positive_solver(M)
     if solve is None:
         return None

@@ -39,6 +39,7 @@ _LARGE = 200
 _MOST_DENSE = 8000
 # Above this many entries the simplex method takes minutes.
 _MOST_SIMPLEX = 300_000
+_CHEAP_SIMPLEX = 20_000
 
 
 def least_norm_program(A, c, *, box: bool, tol: float, polish: bool) -> tuple[list[Candidate], int]:
@@ -52,9 +53,11 @@ def least_norm_program(A, c, *, box: bool, tol: float, polish: bool) -> tuple[li
             if polish:
                 polish_vertex(program, best)
         entries = A.nnz if hasattr(A, "nnz") else A.size
+        # Near ties hide the vertex from the interior point; where that costs little, the simplex method finds it.
+        wanted = min(tol, _SHARP) if polish and entries <= _CHEAP_SIMPLEX else tol
         # HiGHS's tolerances are absolute: margins of one are met most sharply, points of size one found most surely.
         for least in (1.0, best.upper * float(program.h.max())) if entries <= _MOST_SIMPLEX or n_steps == 0 else ():
-            if best.gap > tol and not best.negligible:
+            if best.gap > wanted and not best.negligible:
                 n_steps += offer_simplex(program, best, least=least if 0 < least < np.inf else 1.0)
                 if polish:
                     polish_vertex(program, best)

@@ -148,7 +148,10 @@ def _bordered(factored, weights, B, last, m):
 
     def solve(q, l, k=0.0):  # noqa: E741
         x = factored(q + B @ (weights * l))
-        y = np.linalg.lstsq(corner, border.T @ x - (l if last is None else np.append(l, k)), rcond=None)[0]
+        right = border.T @ x - (l if last is None else np.append(l, k))
+        # Not finite, LAPACK would complain on standard output; the step that comes out is then refused.
+        finite = np.isfinite(corner).all() and np.isfinite(right).all()
+        y = np.linalg.lstsq(corner, right, rcond=None)[0] if finite else np.full(len(right), np.nan)
         return x - solved @ y, y[: B.shape[1]], 0.0 if last is None else float(y[-1])
 
     return solve

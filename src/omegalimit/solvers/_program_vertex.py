@@ -118,6 +118,8 @@ def _both_sides(M, x, right, lam, q):
 
 
 def _least(M, r):
+    if not (np.isfinite(M).all() and np.isfinite(r).all()):
+        return np.full(M.shape[1], np.nan)  # LAPACK would complain, on standard output
     solved = lstsq(M, r, lapack_driver="gelsy", check_finite=False)
     assert solved is not None
     return solved[0]

@@ -13,6 +13,7 @@ from ..limits import MaxMargin
 from ..limits.constraints import Factors, Matrices, Rows
 from ..limits.judgement import OPEN, judge
 from ._candidate import Candidate, balanced, best_intercept
+from ._farkas import opposite, reduced
 from ._solution import Solution
 
 # Norm -> "module:function" of its method, the parameters that it takes from the limit.
@@ -61,6 +62,8 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
     if limit.intercept == "penalised":
         best = limit.certify(best.point[:-1], best.multipliers, intercept=best.point[-1])
     judgement = judge(limit, best, tol=tol, separable_by_rows=separable_by_rows)
+    if judgement.farkas is not None:
+        best, judgement = _with_few_rows(limit, best, judgement, tol)
     return Solution(
         status="stalled" if judgement.status == OPEN else judgement.status,
         reason=judgement.reason,
@@ -74,21 +77,32 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
 def _search(limit: MaxMargin, tol: float, polish: bool) -> tuple[Certificate, int]:
     """The best certified pair, and the number of steps."""
     constraints, _ = limit.scaled()
-    zero = np.flatnonzero(constraints.euclidean_sizes == 0)
-    n_iterations, candidates = 0, []
-    if limit.signs is None and len(zero):
-        candidates.append(Candidate(_some_point(limit), np.eye(1, limit.n_constraints, int(zero[0]))[0]))
-        best = _best(limit, candidates)
-    else:
-        nearer = _centred(limit)
-        candidates, n_iterations = _run(nearer, tol, polish)
-        best = _best(limit, candidates)
-        for more in (_fallback, _by_linear_program):
-            if best is None or (best.lower <= best.slack and best.upper > best.slack):
-                candidates = [*candidates, *more(nearer)]
-                best = _best(limit, candidates)
+    opposed = opposite(constraints, limit.signs)
+    if opposed is not None:  # two constraints that cancel, or one that is zero: nothing separates
+        best = _best(limit, [Candidate(_some_point(limit), opposed)])
+        assert best is not None
+        return best, 0
+    nearer = _centred(limit)
+    candidates, n_iterations = _run(nearer, tol, polish)
+    best = _best(limit, candidates)
+    # The method of the Euclidean norms is the least-norm point itself.
+    others = (_by_linear_program,) if limit.norm in ("l2", "frobenius") else (_fallback, _by_linear_program)
+    for more in others:
+        if best is None or (best.lower <= best.slack and best.upper > best.slack):
+            candidates = [*candidates, *more(nearer)]
+            best = _best(limit, candidates)
     assert best is not None
     return best, n_iterations
+
+
+def _with_few_rows(limit, certificate, judgement, tol):
+    """The same with a Farkas combination of no more rows than it takes, where that one passes too."""
+    plain = limit.plain()
+    p = reduced(plain.scaled()[0], plain.signs, judgement.farkas)
+    intercept = certificate.intercept if limit.intercept == "penalised" else None
+    other = limit.certify(certificate.point, p, intercept=intercept)
+    again = judge(limit, other, tol=tol, separable_by_rows=separable_by_rows)
+    return (certificate, judgement) if again.farkas is None else (other, again)
 
 
 def _centred(limit):
