@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,9 @@ def test_the_checker_refuses_every_spoiled_proof_file(case, intercept, checker, 
     """As it is spoiled: always. With the digest of a forger: unless what it claims is true."""
     known, rng = planted(case, 0, intercept=intercept), np.random.default_rng(0)
     data, path = str(tmp_path / "data.npz"), tmp_path / "proof.json"
-    arrays = {"rows": known.limit.rows} | ({} if known.limit.labels is None else {"labels": known.limit.labels})
+    arrays: dict[str, Any] = {"rows": known.limit.rows} | (
+        {} if known.limit.labels is None else {"labels": known.limit.labels}
+    )
     np.savez(data, **arrays)
     write_proof(path, known.limit, known.point, known.multipliers, known.intercept)
     honest = json.loads(path.read_text())

@@ -384,6 +384,12 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert json.loads(path.read_text(encoding="ascii"))["format"] == "omegalimit-proof"
 
 
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    limit, point = identity("l2", {})
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*none/proof\.json'$"):
+        write_proof(tmp_path / "none" / "proof.json", limit, point, np.ones(D))
+
+
 def test_the_command_line_and_its_exit_codes(tmp_path):
     limit, point = identity("l2", {})
     content, _ = write(tmp_path, limit, point, np.ones(D))

@@ -357,7 +357,8 @@ def test_a_penalised_intercept_alone_may_be_the_optimum(norm):
 def test_inputs_at_zero_with_both_labels_are_not_separable(norm):
     solution = solve(MaxMargin.from_labels(norm, [[0.0], [0], [1]], [1, -1, 1], intercept="free"))
     assert solution.status == "not separable"
-    np.testing.assert_allclose(solution.farkas, [0.5, 0.5, 0], atol=1e-12)  # pyright: ignore[reportArgumentType]
+    assert solution.farkas is not None
+    np.testing.assert_allclose(solution.farkas, [0.5, 0.5, 0], atol=1e-12)
 
 
 def test_a_gap_above_the_tolerance_is_not_called_optimal():

@@ -135,7 +135,7 @@ def _write_whole(path, text):
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except OSError as error:  # in the words of the caller, not of the file beside it
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    except FileNotFoundError as error:  # in the words of the caller, not of the file beside it
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
