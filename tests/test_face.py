@@ -366,3 +366,10 @@ def test_a_certificate_of_other_data_is_refused():
     assert str(wrong_type.value) == (
         "`certificate` must be a Certificate; got Solution. A solution has one: `solution.certificate`."
     )
+
+
+@pytest.mark.parametrize("e", [1e-13, 1e-12, 1e-11, 1e-10, 9e-10, 1e-9, 5e-9, 1e-8, 1e-4])
+def test_a_nearly_equal_column_does_not_hide_that_two_are_equal(e):
+    """The third column is near a tie; directions next to it are blurred, and the tie of the first two must show."""
+    limit = MaxMargin("l1", rows=[[1, 1, 1 - e]])
+    assert optimal_face(limit, limit.certify([1.0, 0, 0], [1.0])).unique is not True

@@ -354,6 +354,34 @@ def test_a_penalised_intercept_alone_may_be_the_optimum(norm):
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([[1, 2], [1, -2], [-1, -1], [-2, 2]], [1, -1, 1, 1]),
+        ([[0, 2, 2], [0, 0, -2], [1, 1, -2], [0, -2, 1]], None),
+        ([[2, 2, 0], [-2, 2, 2], [2, 2, 0], [0, -2, -1], [0, 0, -1], [1, 2, 0]], [-1, -1, -1, 1, -1, 1]),
+    ],
+)
+def test_small_integers_that_are_not_separable(norm, rows, labels):
+    """Interior points leave dust, weights of 1e-16, on rows that an exact combination does not have."""
+    intercept = "none" if labels is None else "penalised"
+    limit = MaxMargin(norm, rows=rows, intercept=intercept, labels=labels)  # pyright: ignore[reportArgumentType]
+    solution = solve(limit)
+    assert solution.status == "not separable"
+    assert solution.farkas is not None
+    assert np.count_nonzero(solution.farkas) <= limit.plain().shape[0] + 1
+    np.testing.assert_allclose(limit.plain().combine(solution.farkas), 0, atol=1e-15)
+
+
+def test_near_ties_with_an_intercept_come_to_an_end():
+    e = 1e-11
+    rows = [[1 + e, -1 + e], [-1 + e, 1 - e / 2], [1, -1]]
+    solution = solve(MaxMargin("l2", rows=rows, intercept="free", labels=np.array([-1.0, 1, 1])))
+    assert solution.status in ("optimal", "stalled")
+    assert solution.certificate.lower <= solution.certificate.upper + solution.certificate.slack
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_inputs_at_zero_with_both_labels_are_not_separable(norm):
     solution = solve(MaxMargin.from_labels(norm, [[0.0], [0], [1]], [1, -1, 1], intercept="free"))
     assert solution.status == "not separable"

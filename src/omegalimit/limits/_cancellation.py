@@ -20,42 +20,45 @@ _LARGEST = 10_000_000
 _N_STEPS = 4
 
 
-def cancels(limit: MaxMargin, p: Float[np.ndarray, " N"]) -> bool:
-    """True when `p` (not negative, balanced with a free intercept) combines the constraints to zero, refined.
+def cancelling(limit: MaxMargin, p: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"] | None:
+    """`p` (not negative, balanced with a free intercept) refined to combine the constraints to zero, or `None`.
 
-    `limit` has no penalised intercept. Rows that are combined to less than 1e-13 of their size are asked about only.
+    `limit` has no penalised intercept. For multipliers that combine to less than 1e-13 of the sizes combined only.
     """
     constraints, _ = limit.scaled()
     used = np.flatnonzero(p)
-    few, p = constraints.take(used), p[used].astype(np.longdouble)
-    sizes = few.euclidean_sizes
+    few, weights = constraints.take(used), p[used].astype(np.longdouble)
     signs = None if limit.signs is None else limit.signs[used]
+    spread, sizes = 2 + np.sqrt(len(used)), few.euclidean_sizes
     if not sizes.any():
-        return True
-    spread = 2 + np.sqrt(len(used))
+        return p
     if len(used) * np.prod(few.shape) > _LARGEST:
-        left = float(np.linalg.norm(_wide.combine(few, p).astype(float)))
-        return left <= 2 * EPS * spread * float(sizes @ p.astype(float))
+        left = float(np.linalg.norm(_wide.combine(few, weights).astype(float)))
+        return p if left <= 2 * EPS * spread * float(sizes @ p[used]) else None
     # Coordinate by coordinate, each in units of what it sums up: one that is small for all rows must cancel as well.
-    terms = (_flat(few) * p.astype(float)[:, None]).T
+    terms = (_flat(few) * p[used, None]).T
     if signs is not None:
-        terms = np.vstack([terms, signs * p.astype(float)])
+        terms = np.vstack([terms, signs * p[used]])
     scale = np.abs(terms).sum(1)
     held = scale > 0
     F, scale = terms[held] / scale[held, None], scale[held]
 
     def off():
-        G = _wide.combine(few, p).reshape(-1)
-        return (G if signs is None else np.append(G, (signs * p).sum()))[held] / scale
+        G = _wide.combine(few, weights).reshape(-1)
+        return (G if signs is None else np.append(G, (signs * weights).sum()))[held] / scale
 
     for _ in range(_N_STEPS):
         solved = lstsq(F, -off().astype(float), lapack_driver="gelsy", check_finite=False)
         assert solved is not None
         z = solved[0]
         if not np.isfinite(z).all() or np.abs(z).max() > 0.5:
-            return False
-        p = p + p * z  # not `1 + z`, which a double rounds to one
-    return bool(np.abs(off()).max() <= 16 * _wide.EPS * spread)
+            return None
+        weights = weights + weights * z  # not `1 + z`, which a double rounds to one
+    if np.abs(off()).max() > 16 * _wide.EPS * spread:
+        return None
+    refined = np.zeros_like(p)
+    refined[used] = weights.astype(float)
+    return refined
 
 
 def _flat(constraints):

@@ -167,7 +167,7 @@ def _face(limit, certificate, ranges) -> Face:
         )
     rows = np.flatnonzero(~pair.held)
     others = _margins(pair, chart, rows)
-    null, n_free, doubtful = _null_space(B, 10 * noise, safe=safe, others=others, x=chart.x)
+    null, n_free, doubtful, blur = _null_space(B, 10 * noise, safe=safe, others=others, x=chart.x)
     if n_free == 0:
         return _undecided(
             f"{len(B)} active conditions nearly leave a direction free "
@@ -177,7 +177,7 @@ def _face(limit, certificate, ranges) -> Face:
     room = np.maximum(np.concatenate([chart.room, pair.excess[rows]]), 0.0)
     tied = np.concatenate([chart.tied, pair.excess[rows] <= pair.tie])
     complete = null.shape[1] == n_free
-    inequalities = Linear(linear, room, tied, 10 * noise)
+    inequalities = Linear(linear, room, tied, blur)
     if chart.matrix is None and complete and n_free <= LARGEST_SEARCH:
         found = by_programmes(chart, null, inequalities, noise=pair.noise, ranges=ranges)
     else:
@@ -225,21 +225,25 @@ def _least_singular_value(B):
 
 
 def _null_space(B, noise, *, safe, others, x):
-    """A basis (beyond 400 unknowns: of a part), the dimension, and whether further singular values are in doubt."""
+    """A basis (beyond 400 unknowns: of a part), the dimension, whether singular values are in doubt, and the blur.
+
+    Directions next to a small singular value `s` are known to `noise / s` only.
+    """
     n = B.shape[1]
     small = n <= _LARGEST_NULL_SPACE
     _, s, vt = np.linalg.svd(B, full_matrices=small)
     rank = int((s > noise).sum())
     doubtful = bool((s[:rank] <= safe).any())
+    blur = noise / min(1.0, float(s[rank - 1])) if rank else noise
     if small:
-        return vt[rank:].T, n - rank, doubtful
+        return vt[rank:].T, n - rank, doubtful, blur
     active = vt[:rank].T
     if len(B) + len(others) < n:  # rather steps that move none of the other rows, so that none of them stops a step
         active = np.linalg.qr(np.hstack([active, others.T]))[0]
     sample = np.random.default_rng(0).normal(size=(n, min(20, n - active.shape[1])))
     if x is not None:
         sample[: len(x), 0] = x
-    return np.linalg.qr(sample - active @ (active.T @ sample))[0], n - rank, doubtful
+    return np.linalg.qr(sample - active @ (active.T @ sample))[0], n - rank, doubtful, blur
 
 
 def _exhibited(pair, chart, found: Found, n_free) -> Face:

@@ -7,12 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 from ..certificate import Certificate
-from ._cancellation import cancels
+from ._cancellation import cancelling
 from .max_margin import MaxMargin
 
 OPTIMAL, NOT_SEPARABLE, OPEN = "optimal", "not separable", "open"
 # A convex combination this small, relative to the constraints that it combines, may be zero within rounding.
 _SMALL = 1e-13
+# Shares of the largest multiplier below which others may be rounding, or what a method leaves of a zero.
+_DUST = (float(np.finfo(float).eps), 1e-13, 1e-10)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,10 +55,9 @@ def judge(
             reason=f"{rows} zero, so that no point has a positive margin there.",
             farkas=np.eye(1, len(sizes), int(zero[0]))[0],
         )
-    p = _without_dust(certificate.multipliers)
     plain = limit.plain()
-    upper = plain.dual_norm_of(plain.combine(p))
-    if certificate.lower <= certificate.slack and upper <= _SMALL * (sizes @ p) and cancels(plain, p):
+    p = _zero_combination(plain, certificate.multipliers) if certificate.lower <= certificate.slack else None
+    if p is not None:
         if separable_by_rows(plain):
             lost = "some rows are so small that the margin is lost in the rounding of the others."
             return Judgement(status=OPEN, reason=lost)
@@ -71,6 +72,14 @@ def judge(
     return Judgement(status=OPEN, reason=f"the gap is {gap:.1e}, above {tol:g}.")
 
 
-def _without_dust(p):
-    """Multipliers without those that are rounding beside the largest."""
-    return np.where(p > np.finfo(float).eps * p.max(), p, 0.0)
+def _zero_combination(limit, multipliers):
+    """Multipliers near these that combine the constraints to zero, or `None`; what may be dust is dropped."""
+    small = limit.dual_norm_of(limit.combine(multipliers)) <= _SMALL * limit.sizes.max()
+    for dust in _DUST if small else ():
+        p = np.where(multipliers > dust * multipliers.max(), multipliers, 0.0)
+        if limit.signs is not None and not all((p[limit.signs == side] > 0).any() for side in (-1, 1)):
+            return None
+        refined = cancelling(limit, p)
+        if refined is not None and limit.dual_norm_of(limit.combine(refined)) <= _SMALL * (limit.sizes @ refined):
+            return refined
+    return None

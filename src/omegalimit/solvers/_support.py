@@ -95,6 +95,8 @@ def _repair(best, active, orthogonal):
 
 def _equal_margins(space, rows, h, c, orthogonal):
     """The point of least norm with equal margins on the rows, and its multipliers there, of any sign; or `None`."""
+    if len(rows) == 0:
+        return None
     right, multiples, pivot = h[rows], None, 0
     if c is not None:
         pivot = int(np.argmax(right))
