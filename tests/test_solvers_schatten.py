@@ -153,6 +153,35 @@ def test_large_powers_of_few_entries(p):
         assert upper - lower <= 1e-9 * upper
 
 
+# A path lost early for powers near 1; and the spectral norm's, which stick near the end, where `W` has equal singular
+# values and the combination a singular value of zero or a small one.
+LOST = [[[2, -2], [-2, 2]], [[-1, 2], [-1, 2]], [[0, -2], [2, -2]], [[0, -1], [2, -1]], [[0, -2], [0, -2]]]
+STICKING = [
+    [[[1, 0], [0, 1e-4]]],
+    [[[1, 0], [0, 3e-4]]],
+    [[[1, 0], [0, 3e-5]]],
+    [[[0, 2], [1, -1]], [[2, 1], [0, 1]], [[-1, -2], [1, -2]]],
+    [[[-1, 1], [-2, 0]], [[-2, -2], [0, 0]], [[0, -2], [-2, -2]], [[1, -2], [2, -1]]],
+]
+
+
+@pytest.mark.parametrize(
+    ("p", "rows"), [(1.05, LOST), (1.1, LOST), (1.15, LOST), *((np.inf, rows) for rows in STICKING)]
+)
+@pytest.mark.parametrize("polish", [False, True])
+def test_a_path_that_stops_short_is_followed_again_slowly(p, rows, polish):
+    _, lower, upper = solve(Matrices(np.array(rows, dtype=float)), None, p, polish=polish)
+    assert upper - lower <= 1e-9 * upper  # the gap asked for
+
+
+def test_a_slow_path_reaches_the_gap_by_itself():
+    A = np.array(STICKING[-1], dtype=float)
+    sizes = np.linalg.norm(A, axis=(1, 2))
+    problem = Problem(Matrices(A / sizes[:, None, None]), sizes.min() / sizes, None)
+    slow, _ = path(problem, Barrier(0.0), tol=1e-9, polish=False, uneven=300.0, slow=True)
+    assert slow.gap <= 1e-9
+
+
 @pytest.mark.parametrize("p", POWERS)
 def test_duplicates_and_near_duplicates(p):
     A, rng = attention(16), np.random.default_rng(0)

@@ -16,6 +16,10 @@ Lipschitz image of `Z`). So neither an infinite slope (`p > 2`, singular `G`) no
 powers near 1 and large ones need no continuation, and the barrier of the spectral norm falls like any other
 complementarity. The steps of `lam` and `k` are Mehrotra's.
 
+The residuals aimed at are those of the next curve, which does not depend on its `mu` in a linear way: where they are
+large beside `mu`, the step need not lessen those of the present one, and the line search finds next to nothing. A slow
+path then lets `mu` fall by less, at last not at all, which leaves Newton's method proper.
+
 Derived here.
 """
 
@@ -38,6 +42,8 @@ _MOST_NUMBERS = 2**25  # in the rows that orthogonal factors need at once
 _ROUNDING = 1e-15
 _PATIENCE = 12  # iterations without a gap or an upper bound that falls by a tenth
 _VANISHED = 1e-15  # size of the combination, relative to its terms, that is rounding
+_LEAST_FACTOR, _LEAST_SLOW = 1e-3, 0.1  # by which the complementarity falls in a step
+_SHORT = 0.05  # a step below which a slow path takes one with a smaller fall
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,14 +103,28 @@ class Best:
     def gap(self) -> float:
         return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
 
+    def improve(self, other: "Best") -> None:
+        """Takes the other's bounds where they are better."""
+        if other.lower > self.lower:
+            self.W, self.lower = other.W, other.lower
+        if other.upper < self.upper:
+            self.lam, self.upper = other.lam, other.upper
+
 
 def path(
-    problem: Problem, curve: Power | Barrier, *, tol: float, polish: bool, uneven: float, begin: Point | None = None
+    problem: Problem,
+    curve: Power | Barrier,
+    *,
+    tol: float,
+    polish: bool,
+    uneven: float,
+    begin: Point | None = None,
+    slow: bool = False,
 ) -> tuple[Best, int]:
     """The best pair on the way to the last curve, when its gap is at most `tol` or no longer falls; and the steps.
 
     `polish`: go on towards rounding as long as each step halves the gap. `uneven`: residuals allowed on the way,
-    relative to the complementarity. `begin`: a point of another curve to go on from.
+    relative to the complementarity. `begin`: a point of another curve to go on from. `slow`: more steps, more surely.
     """
     lam = np.ones_like(problem.b) if problem.c is None else balanced(np.ones_like(problem.b), problem.c) / problem.b
     lam /= problem.b @ lam
@@ -141,7 +161,7 @@ def path(
         if waited >= patience:
             return best, n
         try:
-            moved = _step(problem, curve, x, goal=goal, careful=careful, uneven=uneven)
+            moved = _step(problem, curve, x, goal=goal, careful=careful, uneven=uneven, slow=slow)
         except (np.linalg.LinAlgError, ValueError):  # numbers that are not finite, past what rounding allows
             moved = None
         if moved is None:
@@ -182,7 +202,7 @@ def _judge(problem, curve, x, best):
     best.vanished = upper <= _VANISHED * (problem.weights(x.lam) / problem.b).sum()
 
 
-def _step(problem, curve, x, *, goal, careful, uneven):
+def _step(problem, curve, x, *, goal, careful, uneven, slow):
     """The next curve and point; `None` where the linear system or the step is not finite."""
     constraints, E = problem.constraints, problem.border
     lam, k, N = x.lam, x.k, len(x.lam)
@@ -214,27 +234,32 @@ def _step(problem, curve, x, *, goal, careful, uneven):
     reach = min(1.0, _largest(lam, dlam), _largest(k, dk))
     factor = ((lam + reach * dlam) @ (k + reach * dk) / N / mu) ** (3 if reach > 0.9 else 2)
     least = max(1e-2 * goal * size, 1e-3 * infeasible * size) / N / mu
-    factor = min(1.0, max(factor, 1e-3, least))
-    W, V, R, r = residuals(curve.next(factor).at(z, eta))
-    dlam, dk, dW, dG, dy = direction(R, r, lam * k - factor * mu + reach**2 * dlam * dk)
-    reach = min(_largest(lam, dlam), _largest(k, dk))
-    step = min(1.0, (0.995 if reach > 0.9 else 0.95) * reach)
-    if not (np.isfinite(dW).all() and np.isfinite(dG).all() and np.isfinite(step)):
-        return None
-    rounding = 1e-12 + 1e-14 * lam.sum() / np.linalg.norm(V)  # of a combination that nearly cancels
-    for _ in range(12):
-        u, z, vt = np.linalg.svd((W + step * dW) + eta * (V + step * dG))
-        new_lam, new_k = lam + step * dlam, k + step * dk
-        gap = new_lam @ new_k
-        onward = curve.next(min(1.0, gap / N / mu))
-        new = Point(u, vt.T, onward.at(z, eta), new_lam, new_k, x.y + step * dy)
-        W1 = new.matrix(new.pair.sigma)
-        r = constraints.margins(W1) + E @ new.y - new.k
-        V1 = new.matrix(new.pair.g)
-        R = V1 - constraints.combine(new.lam)
-        if _infeasibility(W1, V1, R, r, new.lam) <= max((1 - step / 2) * infeasible, uneven * gap / size, rounding):
+    first = min(1.0, max(factor, _LEAST_SLOW if slow else _LEAST_FACTOR, least))
+    bend = reach**2 * dlam * dk
+    for factor in (first, first**0.25, 1.0) if slow else (first,):
+        W, V, R, r = residuals(curve.next(factor).at(z, eta))
+        dlam, dk, dW, dG, dy = direction(R, r, lam * k - factor * mu + bend)
+        reach = min(_largest(lam, dlam), _largest(k, dk))
+        step = min(1.0, (0.995 if reach > 0.9 else 0.95) * reach)
+        if not (np.isfinite(dW).all() and np.isfinite(dG).all() and np.isfinite(step)):
+            return None
+        rounding = 1e-12 + 1e-14 * lam.sum() / np.linalg.norm(V)  # of a combination that nearly cancels
+        for _ in range(12):
+            u, new_z, vt = np.linalg.svd((W + step * dW) + eta * (V + step * dG))
+            new_lam, new_k = lam + step * dlam, k + step * dk
+            gap = new_lam @ new_k
+            onward = curve.next(min(1.0, gap / N / mu))
+            new = Point(u, vt.T, onward.at(new_z, eta), new_lam, new_k, x.y + step * dy)
+            W1 = new.matrix(new.pair.sigma)
+            r = constraints.margins(W1) + E @ new.y - new.k
+            V1 = new.matrix(new.pair.g)
+            R = V1 - constraints.combine(new.lam)
+            if _infeasibility(W1, V1, R, r, new.lam) <= max((1 - step / 2) * infeasible, uneven * gap / size, rounding):
+                break
+            step /= 2
+        if step > _SHORT:
             break
-        step /= 2
+        bend = 0.0  # it was that of a full fall
     return onward, new
 
 

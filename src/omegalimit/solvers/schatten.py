@@ -3,8 +3,8 @@
 Matrices of rank one become factors, each constraint is divided by its own size, and coordinates outside the row and
 column spans go. Then Newton's method in Minty's coordinates (`_spectral_path`) comes within `tol` of the optimum and,
 if asked, as close as rounding lets it; a large power that ends with a wide gap goes on from a point of the spectral
-norm's path. Near-duplicates stay: they do no harm there, and a margin of their size would
-be lost with them.
+norm's path, and any path that ends above `tol` is followed again slowly. Near-duplicates stay: they do no harm there,
+and a margin of their size would be lost with them.
 """
 
 import numpy as np
@@ -61,10 +61,11 @@ def least_of_curve(
                 begin, n_iterations = first.last, n_iterations + n
             other, n = path(problem, curve, tol=tol, polish=polish, uneven=_MORE_UNEVEN, begin=begin)
             n_iterations += n
-            if other.lower > best.lower:
-                best.W, best.lower = other.W, other.lower
-            if other.upper < best.upper:
-                best.lam, best.upper = other.lam, other.upper
+            best.improve(other)
+        if best.gap > tol and not best.vanished:
+            other, n = path(problem, curve, tol=tol, polish=polish, uneven=_MORE_UNEVEN, slow=True)
+            n_iterations += n
+            best.improve(other)
         point = back(best.W.T if turned else best.W)
         p = problem.weights(best.lam)
         if not (np.isfinite(point).all() and np.any(point) and np.isfinite(p).all()):
