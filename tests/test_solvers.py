@@ -373,6 +373,15 @@ def test_small_integers_that_are_not_separable(norm, rows, labels):
     np.testing.assert_allclose(limit.plain().combine(solution.farkas), 0, atol=1e-15)
 
 
+@pytest.mark.parametrize("norm", VECTORS)
+def test_inputs_far_below_their_labels_come_to_an_end(norm):
+    """Inputs of 1e-200 beside a penalised intercept's ones: bounds that hold, and no overflow on the way."""
+    rng, y = np.random.default_rng(0), np.array([1.0, -1, 1, -1])
+    rows = 1e-200 * rng.integers(-2, 3, size=(4, 4)).astype(float)
+    certificate = solve(stated(norm, rows=rows, intercept="penalised", labels=y)).certificate
+    assert certificate.lower <= certificate.upper + certificate.slack
+
+
 def test_near_ties_with_an_intercept_come_to_an_end():
     e = 1e-11
     rows = [[1 + e, -1 + e], [-1 + e, 1 - e / 2], [1, -1]]

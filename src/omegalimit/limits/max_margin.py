@@ -302,9 +302,10 @@ class MaxMargin:
         V, offset, exponent = self._normal_form(W, found)
         if 2 * found.slack > _ROUGH * found.upper:
             V, offset, exponent = self._normal_form(W, self._scale.bounds(W, b, p, wide=True))
-            # Of the very numbers that are handed out: to scale a point rounds it.
-            found = self._scale.bounds(V, None if b is None else offset, p, wide=True)
-            offset = found.intercept
+            # Of the very numbers that are handed out: to scale a point rounds it, but for powers of two.
+            U, e = split(V)
+            found = self._scale.bounds(U, None if b is None else float(np.ldexp(offset, -e)), p, wide=True)
+            offset = float(np.ldexp(found.intercept, e))
         excess = found.margins / found.lower - 1 if found.lower > 0 else np.zeros_like(p)
         return Certificate(
             lower=self._unscaled(found.lower),
