@@ -105,7 +105,7 @@ def test_a_default_penalty_puts_a_point_on_the_wrong_side():
     """Two points at 10 and 11: the boundary is 10.5. LinearSVC, with C = 1, puts it below both."""
     X, y = np.array([[10.0], [11.0]]), np.array([-1, 1])
     soft = LinearSVC(random_state=0, max_iter=10**6).fit(X, y)
-    assert -soft.intercept_[0] / soft.coef_[0, 0] < 9
+    assert -np.ravel(soft.intercept_)[0] / soft.coef_[0, 0] < 9
     ours = MaxMarginClassifier().fit(X, y)
     assert -ours.intercept_[0] / ours.coef_[0, 0] == pytest.approx(10.5, rel=1e-14)
     assert ours.margin_ == pytest.approx(0.5, rel=1e-14)
