@@ -11,6 +11,7 @@ semidefinite forms that are exact for Schatten:
 The first is the Schur complement; the second is derived here (`|W|_(3/2)^2 = min tr(W^T X^-1 W)` over `tr X^3 <= 1`).
 """
 
+import importlib
 import math
 from typing import Any
 
@@ -31,12 +32,9 @@ _DIRECT = {"HiGHS ipm": "highs-ipm", "HiGHS simplex": "highs-ds"}
 
 def load(method: str) -> None:
     """Import what `method` needs; imports are not the solver's time."""
-    if method in _PROGRAMMED:
-        import cvxpy  # noqa: F401
-    elif method in _DIRECT:
-        import scipy.optimize  # noqa: F401
-    else:
-        import sklearn.svm  # noqa: F401
+    importlib.import_module(
+        "cvxpy" if method in _PROGRAMMED else "scipy.optimize" if method in _DIRECT else "sklearn.svm"
+    )
 
 
 def solve(method: str, data: dict, norm: str, *, p: float | None = None, groups: list[int] | None = None):

@@ -69,7 +69,7 @@ def run_cell(method: str, name: str) -> dict[str, Any]:
 
     left, right = instance(*SIZES[name])
     if method in ("Clarabel", "SCS"):
-        import cvxpy  # noqa: F401  (its import is not the solver's time)
+        import cvxpy  # noqa: F401 - imported here so that its import is not the solver's time
 
         _timing.limit_this_process(LIMIT_SECONDS, LIMIT_BYTES)
         seconds, point, multipliers = rival(left, right, solver=method)

@@ -422,7 +422,7 @@ def test_draws_are_other_streams(make):
 def test_gaussian_tokens_are_what_their_page_says():
     made = gaussian_tokens(n=5, L=4, d=7, seed=11)
     rng = np.random.default_rng(11)
-    unit = lambda a: a / np.linalg.norm(a, axis=-1, keepdims=True)  # noqa: E731
+    unit = lambda a: a / np.linalg.norm(a, axis=-1, keepdims=True)  # noqa: E731 - used on the next lines only
     np.testing.assert_array_equal(made.X, unit(rng.standard_normal((5, 4, 7))))
     np.testing.assert_array_equal(made.z, unit(rng.standard_normal((5, 7))))
     np.testing.assert_array_equal(made.v, unit(rng.standard_normal(7)))

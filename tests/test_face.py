@@ -26,7 +26,7 @@ class Case(NamedTuple):
     point: Any
     multipliers: Any
     dimension: int
-    more: dict = {}  # noqa: RUF012
+    more: dict = {}  # noqa: RUF012 - never written to
 
     def limit(self, factor=1.0):
         return problem(self.norm, factor * np.array(self.rows, dtype=float), **self.more)

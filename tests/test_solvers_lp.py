@@ -6,8 +6,10 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog
 
+from omegalimit.limits.constraints import Rows
+from omegalimit.solvers.frobenius import least_norm_combination
 from omegalimit.solvers.l1 import least_l1
-from omegalimit.solvers.l2 import least_l2, least_l2_gram, least_norm_combination
+from omegalimit.solvers.l2 import least_l2, least_l2_gram
 from omegalimit.solvers.linf import least_linf
 
 
@@ -290,13 +292,13 @@ def test_least_norm_combination():
     rng = np.random.default_rng(8)
     A = rng.normal(size=(50, 8))
     for rows in (A, scipy.sparse.csr_array(A)):
-        p = least_norm_combination(rows, None)
+        p = least_norm_combination(Rows(rows), None)
         assert p is not None
         assert p.min() >= 0
         # Rounding of a convex combination of rows of size 3.
         assert np.linalg.norm(A.T @ p) <= 1e-14
     A, y = separable(30, 8, seed=9)
-    p = least_norm_combination(A, y)
+    p = least_norm_combination(Rows(A), y)
     assert p is not None
     assert np.linalg.norm(A.T @ p) == pytest.approx(by_conic_solver("l2", A, y), rel=1e-6)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .problem import MarginProblem as MarginProblem
     from .proof import write_proof as write_proof
     from .record import Record as Record
-    from .record import read as read_record  # noqa: F401
-    from .record import write as write_record  # noqa: F401
+    from .record import read as read_record  # noqa: F401 - for type checkers, under its public name
+    from .record import write as write_record  # noqa: F401 - as above
     from .rigorous import ProvenBounds as ProvenBounds
     from .rigorous import prove as prove
     from .solvers import Solution as Solution

@@ -139,12 +139,7 @@ def _read(
     """The arrays of the one of `choices` whose keys the file has; `how` says how such a file is written."""
     file = Path(os.fsdecode(path))
     try:
-        if file.is_dir():
-            raise _Refused(f"this is a folder; give an .npz file, written by {how}.")
-        if not file.exists():
-            raise _Refused("there is no such file.")
-        if not file.is_file():
-            raise _Refused("this is not a regular file.")
+        _check_file(file, f"an .npz file, written by {how}")
         with file.open("rb") as stream:
             _check_kind(stream, how)
             return _unpack(stream, ndims, choices, how)
@@ -154,6 +149,15 @@ def _read(
         raise _Refused(f"it cannot be read: {error.strerror or 'the file is damaged; write it again'}.") from None
     except _DAMAGE:  # of the archive's own directory; the members' is caught where the member is known
         raise _Refused("the .npz file is truncated or damaged; write it again.") from None
+
+
+def _check_file(file: Path, what: str) -> None:
+    if file.is_dir():
+        raise _Refused(f"this is a folder; give {what}.")
+    if not file.exists():
+        raise _Refused("there is no such file.")
+    if not file.is_file():
+        raise _Refused("this is not a regular file.")
 
 
 def _check_kind(stream: BinaryIO, how: str) -> None:

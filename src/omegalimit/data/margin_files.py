@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from numpy.lib import format as npy
 
 from .._checks import check_finite, check_labels, shape_text, to_float64
-from .files import _DAMAGE, MAX_BYTES, _check_kind, _read_array, _Refused, _shown, _typed
+from .files import _DAMAGE, MAX_BYTES, _check_file, _check_kind, _read_array, _Refused, _shown, _typed
 
 _HOW = "np.savez(path, rows=A), np.savez(path, left=D, right=Z), np.savez(path, X=X, y=y) or scipy.sparse.save_npz"
 _SPARSE = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
@@ -114,15 +114,6 @@ def load_groups(path: str | os.PathLike[str], *, n_columns: int | None = None) -
     except _Refused as error:
         raise ValueError(f"{typed}: {error}") from None
     return np.array(labels)
-
-
-def _check_file(file: Path, what: str) -> None:
-    if file.is_dir():
-        raise _Refused(f"this is a folder; give {what}.")
-    if not file.exists():
-        raise _Refused("there is no such file.")
-    if not file.is_file():
-        raise _Refused("this is not a regular file.")
 
 
 @contextlib.contextmanager

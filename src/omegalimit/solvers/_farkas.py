@@ -65,8 +65,8 @@ def opposite(constraints: AbstractConstraints, c: Float[np.ndarray, " N"] | None
         p[pairs[i]] = 1 / units[pairs[i]]
         p = balanced(p, c)
         # One at a time: a sum of products may be rounded once, and no more, and then equal terms do not cancel.
-        k, l = (constraints.take(pairs[i, [j]]).combine(p[pairs[i, [j]]]) for j in (0, 1))  # noqa: E741
-        if not (k + l if pairs[i, 0] != pairs[i, 1] else k).any():
+        first, second = (constraints.take(pairs[i, [j]]).combine(p[pairs[i, [j]]]) for j in (0, 1))
+        if not (first + second if pairs[i, 0] != pairs[i, 1] else first).any():
             return p
     return None
 

@@ -60,12 +60,12 @@ class RowSpace:
         return float(np.linalg.norm(w))
 
     def system(self, B, S):
-        """A function `(r, q, l, refine)`: `dw = lift(dp) + r`, `margins(dw) + S dp + B dy = q`, `B^T dp = l`."""
+        """A function `(r, q, b, refine)`: `dw = lift(dp) + r`, `margins(dw) + S dp + B dy = q`, `B^T dp = b`."""
         if min(self.A.shape) > _MOST_DENSE:
             return None
         if self.K is None:
             solve = newton_system(self.A, B, np.ones(self.A.shape[1]), S, None, 0.0)
-            return solve and (lambda r, q, l, refine: _without(solve(r, q, 0.0, l, refine), 2))  # noqa: E741
+            return solve and (lambda r, q, b, refine: _without(solve(r, q, 0.0, b, refine), 2))
         return _gram_system(self, B, S)
 
 
@@ -100,15 +100,15 @@ def _gram_system(space, B, S):
     if bordered is None:
         return None
 
-    def solve(r, q, l):  # noqa: E741
-        dp, dy, _ = bordered(q - space.margins(r), l)
+    def solve(r, q, b):
+        dp, dy, _ = bordered(q - space.margins(r), b)
         return space.lift(dp) + r, dp, dy
 
-    def refined(r, q, l, refine):  # noqa: E741
-        dw, dp, dy = solve(r, q, l)
+    def refined(r, q, b, refine):
+        dw, dp, dy = solve(r, q, b)
         if refine:
             off = q - (space.margins(dw) + S * dp + B @ dy)
-            more = solve(r - (dw - space.lift(dp)), off, l - B.T @ dp)
+            more = solve(r - (dw - space.lift(dp)), off, b - B.T @ dp)
             dw, dp, dy = dw + more[0], dp + more[1], dy + more[2]
         return dw, dp, dy
 

@@ -1,6 +1,6 @@
 """The linear system of a step of the interior point method for l1 and l-infinity, on the smaller side.
 
-    dw / t - A^T dp + e dg = r,   A dw + S dp + B y = q,   e.dw - m dg = k,   B^T dp = l,
+    dw / t - A^T dp + e dg = r,   A dw + S dp + B y = q,   e.dw - m dg = k,   B^T dp = b,
 
 for diagonal `t, S > 0` and one or two columns `B`; `e` and `m > 0` belong to l1 alone. `d < N`: eliminating `dp`, `dg`
 leaves a positive definite matrix of `d` rows and those for `y`. Otherwise eliminating `dw` leaves `A diag(t) A^T + S`;
@@ -29,7 +29,7 @@ def single_precision(A, B) -> SinglePrecision:
 
 
 def newton_system(A, B, t, S, e, m, single: SinglePrecision | None = None):
-    """A function of `(r, q, k, l, refine)` that returns `(dw, dp, dg, y)`; `None` when the matrix cannot be factored.
+    """A function of `(r, q, k, b, refine)` that returns `(dw, dp, dg, y)`; `None` when the matrix cannot be factored.
 
     `refine`: one more step with the residual of the whole system, as the eliminations lose digits near the end.
     `single`: factor in single precision; raises `TooInexact` where that does not do, now or when called.
@@ -38,15 +38,15 @@ def newton_system(A, B, t, S, e, m, single: SinglePrecision | None = None):
     if solve is None:
         return None
 
-    def refined(r, q, k, l, refine):  # noqa: E741
-        dw, dp, dg, y = solve(r, q, k, l)
+    def refined(r, q, k, b, refine):
+        dw, dp, dg, y = solve(r, q, k, b)
         if not refine:
             return dw, dp, dg, y
         back = dw / t - A.T @ dp
         along = 0.0
         if e is not None:
             back, along = back + e * dg, float(e @ dw) - m * dg
-        more = solve(r - back, q - (A @ dw + S * dp + B @ y), k - along, l - B.T @ dp)
+        more = solve(r - back, q - (A @ dw + S * dp + B @ y), k - along, b - B.T @ dp)
         return dw + more[0], dp + more[1], dg + more[2], y + more[3]
 
     return refined
@@ -72,11 +72,11 @@ def _by_columns(A, B, t, S, e, m, single):
     if factored is None:
         return None
 
-    def solve(r, q, k, l):  # noqa: E741
+    def solve(r, q, k, b):
         head = r + A.T @ (q / S)
         if e is not None:
             head = head + e * (k / m)
-        x = factored(np.concatenate([head, scaled.T @ q - l]))
+        x = factored(np.concatenate([head, scaled.T @ q - b]))
         dw, y = x[:d], x[d:]
         return dw, (q - A @ dw - B @ y) / S, 0.0 if e is None else (float(e @ dw) - k) / m, y
 
@@ -113,8 +113,8 @@ def _by_rows(A, B, t, S, e, m, single):
         factored = weighted.solver(times, S, B * np.sqrt(weights), tol=_INEXACT)
         bordered = _bordered(factored, weights, B, last, corner)
 
-    def solve(r, q, k, l):  # noqa: E741
-        dp, y, dg = bordered(q - A @ (t * r), l, 0.0 if e is None else float(e @ (t * r)) - k)
+    def solve(r, q, k, b):
+        dp, y, dg = bordered(q - A @ (t * r), b, 0.0 if e is None else float(e @ (t * r)) - k)
         back = r + A.T @ dp
         return t * (back if e is None else back - e * dg), dp, dg, y
 
@@ -122,7 +122,7 @@ def _by_rows(A, B, t, S, e, m, single):
 
 
 def bordered_solver(M, B, last=None, m=0.0):
-    """Solver of `M x + B y + last z = q`, `B^T x = l`, `last.x - m z = k` as a function of `(q, l, k)`, or `None`.
+    """Solver of `M x + B y + last z = q`, `B^T x = b`, `last.x - m z = k` as a function of `(q, b, k)`, or `None`.
 
     `M` is positive semi-definite, definite where `B^T x = 0`; its lower triangle is read, and overwritten.
     """
@@ -146,9 +146,9 @@ def _bordered(factored, weights, B, last, m):
     if last is not None:
         corner[-1, -1] -= m
 
-    def solve(q, l, k=0.0):  # noqa: E741
-        x = factored(q + B @ (weights * l))
-        right = border.T @ x - (l if last is None else np.append(l, k))
+    def solve(q, b, k=0.0):
+        x = factored(q + B @ (weights * b))
+        right = border.T @ x - (b if last is None else np.append(b, k))
         # Not finite, LAPACK would complain on standard output; the step that comes out is then refused.
         finite = np.isfinite(corner).all() and np.isfinite(right).all()
         y = np.linalg.lstsq(corner, right, rcond=None)[0] if finite else np.full(len(right), np.nan)

@@ -49,12 +49,6 @@ def least_l2_gram(
         return _candidates(best, margins, c), n_steps
 
 
-def least_norm_combination(A, c: Float[np.ndarray, " N"] | None) -> Float[np.ndarray, " N"] | None:
-    """`p >= 0` of sum one, balanced, with the least `|sum_k p_k A_k|_2` to rounding: zero if not separable."""
-    found, _ = least_l2(A, c, tol=1e-12)
-    return found[0].multipliers if found else None
-
-
 def _candidates(best, margins, c):
     if best.p is None:
         return []
