@@ -10,11 +10,14 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
+from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _margins import CASES, VECTORS, by_conic_solver, changed, separable, stated
+from _planted import exact_margin
 from omegalimit.limits import MaxMargin
+from omegalimit.limits._cancellation import cancelling
 from omegalimit.rigorous import prove
 from omegalimit.solvers import solve
 
@@ -645,3 +648,26 @@ def test_the_limit_keeps_its_own_read_only_copy():
     assert limit.rows[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):
         limit.rows[0, 0] = 2
+
+
+def test_slack_covers_the_margin_of_a_point_whatever_the_multipliers_are():
+    """A point that misclassifies a large row: its margin is rounded at that size, the upper bound at the small one."""
+    rng, n_rounded = np.random.default_rng(0), 0
+    for _ in range(20):
+        limit = MaxMargin("l1", rows=[[1e8 * rng.normal(), 1e8 * rng.normal()], [1e-3, 0.0]])
+        found = limit.certify(rng.normal(size=2), [0.0, 1.0])
+        own = exact_margin(limit, found.point, None)
+        with ctx.workprec(200):
+            assert arb(found.lower) - arb(found.slack) <= own <= arb(found.lower) + arb(found.slack)
+            n_rounded += abs(arb(found.lower) - own) > arb(1e-17)
+    assert n_rounded > 0
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0**-52, 2.0**-50, 2.0**-45])
+def test_multipliers_cancel_or_do_not(off):
+    """Rows (1, 1) and (-1, -1 + off): equal weights cancel for `off = 0` alone; the best others leave half of it."""
+    limit = MaxMargin("l2", rows=[[1.0, 1.0], [-1.0, -1.0 + off]])
+    refined = cancelling(limit, np.array([0.5, 0.5]))
+    assert (refined is None) == (off > 0)
+    if refined is not None:
+        np.testing.assert_array_equal(refined, [0.5, 0.5])
