@@ -333,7 +333,10 @@ def test_the_limit_is_asked_for(capsys, name):
             (*solve("lp"), "--p", "1"),
             "`p` must be above 1 and finite; got 1.0. For 1 take 'l1', for infinity 'linf'.",
         ),
-        (solve("group-l1"), "The norm 'group-l1' needs `groups`: one integer label for each column; got none."),
+        (
+            solve("group-l1"),
+            "--norm group-l1 needs --groups FILE: text, one integer label a line, for each column in turn.",
+        ),
         (
             solve("nuclear"),
             "'nuclear' is a norm of matrices, and `rows` of shape (4, 3) are vectors; you probably mean 'l1'.",

@@ -603,7 +603,8 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
         ),
         (
             lambda: MaxMargin("nuclear", left=ROWS * 1e-200, right=ROWS * 1e-200),
-            "The constraints are of size 2**-1324, which leaves double precision; rescale the data.",
+            "The constraints are of size 2**-1324; their bounds leave double precision. "
+            "Multiply the data, to a size from 2**-1000 to 2**1000.",
         ),
         (
             lambda: MaxMargin("l2", rows=ROWS).certify([0.0, 0.0]),

@@ -435,6 +435,14 @@ def test_a_claim_in_other_words_is_refused(change, tmp_path, judge):
     assert judge(signed(content, **change))[0] == 1
 
 
+def test_what_is_not_used_is_not_echoed(tmp_path, judge):
+    content, _ = write(tmp_path, MaxMargin("l1", rows=[[1.0]]), [1.0], [1.0])
+    said = (0, "accepted: 1.0 <= maximum margin <= 1.0 (l1, none, bounds)")
+    assert judge(signed(content, p="x")) == said
+    assert judge(signed({name: value for name, value in content.items() if name != "p"})) == said
+    assert judge(signed(content, version=True)) == (1, "refused: not a proof of version 1")
+
+
 def test_integers_that_no_double_holds_are_refused(tmp_path, judge):
     content, _ = write(tmp_path, MaxMargin("l2", rows=[[2.0**53, 1], [-(2.0**53), -1]]), [1.0, 1.0], [1.0, 1.0])
     assert content["claim"] == "not separable"

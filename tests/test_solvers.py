@@ -344,6 +344,14 @@ def test_inputs_far_below_their_labels_come_to_an_end(norm):
     assert certificate.lower <= certificate.upper + certificate.slack
 
 
+@pytest.mark.parametrize("scale", [1e-16, 1e-20, 1e-150])
+def test_inputs_far_below_a_penalised_intercept_are_still_separated(scale):
+    """x = 3, 1 against -2 in tiny units: without an intercept the margin is one unit, and not the -1 of its sign."""
+    X = scale * np.array([[3.0], [1.0], [-2.0]])
+    found = solve(MaxMargin.from_labels("l2", X, [1, 1, -1], intercept="penalised")).certificate
+    assert scale * 0.999 <= found.lower <= 2 * scale
+
+
 def test_near_ties_with_an_intercept_come_to_an_end():
     e = 1e-11
     rows = [[1 + e, -1 + e], [-1 + e, 1 - e / 2], [1, -1]]

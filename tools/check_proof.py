@@ -121,8 +121,7 @@ def load(path, kind):
         given = {k: file[k] for k in file.files if k in ("rows", "left", "right", "labels", "X", "y")}
     found = {k: a.astype(np.float64, casting="safe") for k, a in given.items()}
     require(all((a.astype(given[k].dtype) == given[k]).all() for k, a in found.items()), "integers beyond doubles")
-    if "X" in found:
-        found["rows"] = found["X"] * found["y"].reshape(-1, *[1] * (found["X"].ndim - 1))
+    found |= {"rows": found["X"] * found["y"].reshape(-1, *[1] * (found["X"].ndim - 1))} if "X" in found else {}
     found["labels"] = found.get("labels", found.get("y"))
     return {k: found[k] for k in ("rows", "left", "right", "labels") if k in found and (k, kind) != ("labels", "none")}
 
@@ -184,14 +183,15 @@ def main(data_path, proof_path):
         digest = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         arrays = load(data_path, proof["intercept_kind"])
     except Exception as error:
-        return print(f"unreadable: {type(error).__name__}: {error}") or 2
+        return print(f"unreadable, {data_path} or {proof_path}: {type(error).__name__}: {error}") or 2
     try:
         require(proof.get("digest") == digest, "the digest is not that of the content")
-        require((proof["format"], proof["version"]) == ("omegalimit-proof", 1), "not a proof of version 1")
+        require((proof["format"], repr(proof["version"])) == ("omegalimit-proof", "1"), "not a proof of version 1")
         check(proof, arrays)
     except Exception as error:
         return print(f"refused: {error if isinstance(error, AssertionError) else f'malformed: {error!r}'}") or 1
-    what = ", ".join(str(proof[k]) for k in ("norm", "p", "intercept_kind", "claim") if proof[k])
+    power = [str(proof.get("p"))] * (proof["norm"] in ("lp", "schatten"))
+    what = ", ".join([proof["norm"], *power, proof["intercept_kind"], proof["claim"]])
     return print(f"accepted: {proof['lower']} <= maximum margin <= {proof['upper']} ({what})") or 0
 
 

@@ -144,6 +144,10 @@ def _limit(options: argparse.Namespace, given: Any, groups: Any) -> tuple[Any, l
 
     notes = [f"{given.typed}: {note}" for note in given.notes]
     rest = {"p": options.p, "groups": groups, "intercept": options.intercept}
+    if options.norm == "group-l1" and groups is None:
+        raise ValueError(
+            "--norm group-l1 needs --groups FILE: text, one integer label a line, for each column in turn."
+        )
     if "X" in given.arrays:
         return MaxMargin.from_labels(options.norm, given.arrays["X"], given.arrays["y"], **rest), notes
     if options.intercept != "none" and given.labels is None:

@@ -90,7 +90,8 @@ class MaxMargin:
         exponent = sum(exponents)
         if abs(exponent) > _LARGEST_EXPONENT:
             raise ValueError(
-                f"The constraints are of size 2**{exponent}, which leaves double precision; rescale the data."
+                f"The constraints are of size 2**{exponent}; their bounds leave double precision. "
+                f"{'Divide' if exponent > 0 else 'Multiply'} the data, to a size from 2**-1000 to 2**1000."
             )
         for name, array in zip(arrays, scaled, strict=True):
             check_range(name, array)

@@ -61,6 +61,8 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
         best, n_iterations = _search(limit.plain(), tol, polish)
     if limit.intercept == "penalised":
         best = limit.certify(best.point[:-1], best.multipliers, intercept=best.point[-1])
+        if best.lower <= best.slack:
+            best = _by_other_intercepts(limit, best, tol, polish)
     judgement = judge(limit, best, tol=tol, separable_by_rows=separable_by_rows)
     if judgement.farkas is not None:
         best, judgement = _with_few_rows(limit, best, judgement, tol)
@@ -93,6 +95,22 @@ def _search(limit: MaxMargin, tol: float, polish: bool) -> tuple[Certificate, in
             best = _best(limit, candidates)
     assert best is not None
     return best, n_iterations
+
+
+def _by_other_intercepts(limit, best, tol, polish):
+    """The better of a certificate and the optima without an intercept and with a free one.
+
+    Inputs far below one are lost beside the intercept's column, where they are not without it.
+    """
+    kinds = ["none"] if np.all(limit.labels == limit.labels[0]) else ["none", "free"]
+    for kind in kinds:
+        labels = None if kind == "none" else limit.labels
+        found, _ = _search(dataclasses.replace(limit, intercept=kind, labels=labels), tol, polish)
+        for p in (found.multipliers, best.multipliers):
+            other = limit.certify(found.point, p, intercept=found.intercept or 0.0)
+            if other.lower > best.lower and other.upper <= best.upper * (1 + 1e-9):
+                best = other
+    return best
 
 
 def _with_few_rows(limit, certificate, judgement, tol):
