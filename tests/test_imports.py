@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "certificate": NOBODY,
     "claims": NOBODY,
     "problem": {"data", "models", "losses"},
-    "flows": {"problem", "trajectory"},
+    "flows": {"problem", "trajectory", "data", "models"},
     "limits": {"certificate"},
     "solvers": {"limits", "certificate"},
     "rigorous": {"limits", "certificate"},
