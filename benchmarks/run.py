@@ -4,7 +4,7 @@
 
 nuclear: the limit problem beside CVXPY; margins: the other norms beside CVXPY, HiGHS and scikit-learn; attention: 100
 random instances beside the usual training loop; growth: time, memory and operations with n, L, d; startup: fresh
-processes. It needs the extra `tests` (CVXPY with its solvers).
+processes. It needs the extra `benchmarks` (CVXPY with its solvers, diffrax).
 The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
 

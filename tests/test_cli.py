@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 import _toy
+from omegalimit.catalogue import SYSTEMS
 from omegalimit.cli import main
 from omegalimit.record import read
 
 TOY = str(Path(_toy.__file__))
+CATALOGUE = ", ".join(SYSTEMS)
 
 
 @pytest.fixture(autouse=True)
@@ -148,10 +150,10 @@ def test_the_name_may_come_after_options(capsys):
         ),
         (("list", "toy"), "unrecognized arguments: toy; see `omegalimit --help`."),
         (("show",), "the following arguments are required: NAME; see `omegalimit show --help`."),
-        (("show", "top"), "there is no system 'top'; the catalogue has: softmax-attention, toy."),
-        (("run",), "which system? `omegalimit run NAME`; the catalogue has: softmax-attention, toy."),
-        (("run", "--json"), "which system? `omegalimit run NAME`; the catalogue has: softmax-attention, toy."),
-        (("run", "top"), "there is no system 'top'; the catalogue has: softmax-attention, toy."),
+        (("show", "top"), f"there is no system 'top'; the catalogue has: {CATALOGUE}, toy."),
+        (("run",), f"which system? `omegalimit run NAME`; the catalogue has: {CATALOGUE}, toy."),
+        (("run", "--json"), f"which system? `omegalimit run NAME`; the catalogue has: {CATALOGUE}, toy."),
+        (("run", "top"), f"there is no system 'top'; the catalogue has: {CATALOGUE}, toy."),
         (("run", "toy", "--colour", "red"), "Unrecognized options: --colour, red; see `omegalimit run toy --help`."),
         (
             ("run", "toy", "--qiet"),
