@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .limits import MaxMargin
-from .limits.norms import VECTOR_NORMS
-from .solvers import solve
+from ..limits import MaxMargin
+from ..limits.norms import VECTOR_NORMS
+from ..solvers import solve
 
 _INTERCEPTS = {True: "free", False: "none", "penalised": "penalised"}
 

@@ -1,0 +1,343 @@
+"""Spectral filters: what ridge, its negative end, and negative-shifted descent do to each eigenvalue.
+
+With `S = X'X/n` and `g = X'y/n`, every estimator here is a function of `S` applied to `g`. On an eigenvector of `S`
+with eigenvalue `m > 0` the ridgeless (least-norm) interpolant has the coefficient `g_i / m`, and a *filter* `f(m)` is
+what an estimator makes of it: coefficient `f(m) g_i / m`. `f < 1` shrinks, `f > 1` amplifies ("above ridgeless").
+
+| estimator | filter |
+| --- | --- |
+| flow `b' = -(S - nu I) b + g`, `b(0) = 0`, stopped at t | `m / (m - nu) (1 - exp(-t (m - nu)))`; `nu t` at m = nu |
+| descent `b <- b - eta ((S - nu I) b - g)`, k steps | `m / (m - nu) (1 - (1 - eta (m - nu))^k)`; `nu eta k` at m = nu |
+| ridge, penalty lam > 0 | `m / (m + lam)` |
+| negative ridge (the flow's endpoint), 0 <= nu < m_min+ | `m / (m - nu)` |
+| uniform rescaling of the ridgeless interpolant | a constant |
+
+The flow, its filter and the endpoint with its range are stated by the authors of negative-shifted descent (arXiv
+2607.22474). Derived here: the discrete filter, where the filters cross 1, and the forms that do not lose digits.
+
+**Crossings.** `f(m) = 1` where `m exp(-t m) = nu exp(-t nu)`, `m != nu`. With `p = m/nu - 1` this reads
+`log(1 + p) / p = nu t`, whose left side falls from infinity to 0 on (-1, inf): exactly one crossing,
+`m_c = -W_b(-nu t exp(-nu t)) / t` with Lambert's branch b = -1 for `nu t < 1` and 0 beyond, and no loss of digits
+at `nu t = 1`, where `m_c = nu`. For descent the same division gives `log(1 + p)/p = (k/p) log(1/(1 - eta nu p))`, left
+falling and right rising on the eigenvalues below `nu + 1/eta`: exactly one crossing there. Beyond, `1 - eta (m - nu)`
+is negative: an odd k has no further crossing, an even k exactly one, below `nu + 2/eta`. So the
+*step condition* `eta (m_max - nu) <= 1` leaves one crossing on the spectrum, and without it there can be two.
+
+All functions take `m` of shape (n,) and `nu`, `t`, ... that broadcast to a shape P, and return P + (n,). They work in
+blocks of bounded memory; `flow_blocks` hands the blocks out one by one, for a reduction that never holds all of them.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from .._checks import check_finite, check_ndim, shape_text, to_float64
+
+_BLOCK = 2**18  # entries of a block: five temporaries of 2 MB stay in the cache
+_OVERFLOW = 700.0  # exp of more than 709 is infinite; from here on the product is taken in logs
+
+
+def _spectrum(m: ArrayLike) -> Float[np.ndarray, " n"]:
+    m = to_float64(m, "m")[0]
+    check_ndim(m, "m", axes="n")
+    check_finite(m, "m")
+    if m.size and m.min() < 0:
+        i = int(np.argmin(m))
+        raise ValueError(
+            f"`m[{i}]` is {m[i]:g}; eigenvalues of X'X/n are not negative: "
+            "clip those that are so by rounding, or take them from singular values."
+        )
+    return m
+
+
+def _parameter(value: ArrayLike, name: str, *, infinite: bool = False) -> Float[np.ndarray, "..."]:
+    """`value` as float64, not negative and not NaN; infinite only where that has a meaning."""
+    array = to_float64(value, name)[0]
+    if not infinite:
+        check_finite(array, name)
+    if not np.all(array >= 0):
+        bad = float(array.reshape(-1)[np.flatnonzero(~(array >= 0).reshape(-1))[0]])
+        raise ValueError(f"`{name}` must not be negative; got {bad:g}.")
+    return array
+
+
+def _pairs(first: tuple[str, np.ndarray], second: tuple[str, np.ndarray]):
+    """Both arrays broadcast and flattened, and the shape P."""
+    try:
+        a, b = np.broadcast_arrays(first[1], second[1])
+    except ValueError:
+        raise ValueError(
+            f"`{first[0]}` has shape {shape_text(first[1].shape)} and `{second[0]}` has shape "
+            f"{shape_text(second[1].shape)}; they must broadcast: for a grid of all pairs pass "
+            f"`{first[0]}[:, None]` and `{second[0]}[None, :]`."
+        ) from None
+    return a.reshape(-1), b.reshape(-1), a.shape
+
+
+# -- filters ------------------------------------------------------------------------------------------------------
+
+
+def flow_filter(m: ArrayLike, nu: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "*P n"]:
+    """Filter of the shifted flow at time t: `m / (m - nu) (1 - exp(-t (m - nu)))`, shape P + (n,).
+
+    - `m`: eigenvalues, shape (n,), none negative; `nu` >= 0; `t` >= 0, may be infinite.
+
+    Right at m = nu, at huge t, and at m = 0, where it is 0. What is beyond a double is `inf`; see `log_flow_filter`.
+    Raises `ValueError` for negative or NaN arguments and shapes that do not broadcast.
+    """
+    m, nu, t = _spectrum(m), _parameter(nu, "nu"), _parameter(t, "t", infinite=True)
+    nus, ts, shape = _pairs(("nu", nu), ("t", t))
+    out = np.empty((nus.size, m.size))
+    for rows in _rows(nus.size, m.size):
+        _flow(m, nus[rows], ts[rows], out[rows])
+    return out.reshape(*shape, m.size)
+
+
+def flow_blocks(m: ArrayLike, nu: ArrayLike, t: ArrayLike) -> Iterator[tuple[slice, Float[np.ndarray, "B n"]]]:
+    """`flow_filter` in blocks of pairs: yields `(rows, f)` with `f` of shape (B, n) for the flattened pairs `rows`.
+
+    The array `f` is used again for the next block: reduce it or copy it. Memory is that of one block (2 MB each for
+    a handful of temporaries), whatever the number of pairs.
+    """
+    m, nu, t = _spectrum(m), _parameter(nu, "nu"), _parameter(t, "t", infinite=True)
+    nus, ts, _ = _pairs(("nu", nu), ("t", t))
+
+    def blocks() -> Iterator[tuple[slice, Float[np.ndarray, "B n"]]]:
+        buffer = np.empty((min(nus.size, _height(m.size)), m.size))
+        for rows in _rows(nus.size, m.size):
+            f = buffer[: rows.stop - rows.start]
+            _flow(m, nus[rows], ts[rows], f)
+            yield rows, f
+
+    return blocks()  # a generator of its own, so that bad arguments are told at the call
+
+
+def _height(n: int) -> int:
+    return max(1, _BLOCK // max(n, 1))
+
+
+def _rows(n_pairs: int, n: int) -> Iterator[slice]:
+    height = _height(n)
+    for first in range(0, n_pairs, height):
+        yield slice(first, min(first + height, n_pairs))
+
+
+def _flow(m: np.ndarray, nu: np.ndarray, t: np.ndarray, out: np.ndarray) -> None:
+    """`out[p] = flow filter of the pair p`; `(m/delta) (-expm1(-t delta))` keeps every digit, as m - nu is exact."""
+    delta = m - nu[:, None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        x = t[:, None] * delta
+        np.expm1(-x, out=out)
+        out *= -(m / delta)
+        # At (or within underflow of) the pole, and at t = 0: the removable value m t.
+        at_pole = ~(np.abs(x) > 1e-290)  # NaN (an infinite time at the pole) counts as well
+        if at_pole.any():
+            rows, columns = np.nonzero(at_pole)
+            out[at_pole] = m[columns] * t[rows]
+        far = x < -_OVERFLOW
+        if far.any():
+            rows, columns = np.nonzero(far)
+            out[far] = np.exp(np.log(m[columns] / -delta[far]) - x[far])
+    out[:, m == 0] = 0.0
+
+
+def log_flow_filter(m: ArrayLike, nu: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "*P n"]:
+    """Natural log of `flow_filter`, shape P + (n,): never overflows for finite t; `-inf` where the filter is 0.
+
+    The filter is positive wherever m > 0 and t > 0. `inf` only for an infinite t at m <= nu.
+    """
+    m, nu, t = _spectrum(m), _parameter(nu, "nu"), _parameter(t, "t", infinite=True)
+    nus, ts, shape = _pairs(("nu", nu), ("t", t))
+    out = np.empty((nus.size, m.size))
+    for rows in _rows(nus.size, m.size):
+        delta, at = m - nus[rows, None], ts[rows, None]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            x = at * delta
+            # |1 - e^-x| = e^{max(-x, 0)} (1 - e^-|x|): the growing factor stays a sum of logs.
+            size = np.abs(x)
+            f = np.log(m) - np.log(np.abs(delta)) + np.maximum(-x, 0.0) + np.log(-np.expm1(-size))
+            f = np.where(size > 1e-290, f, np.log(m) + np.log(at))
+        f[:, m == 0] = -np.inf
+        out[rows] = f
+    return out.reshape(*shape, m.size)
+
+
+def descent_filter(m: ArrayLike, nu: ArrayLike, k: ArrayLike, *, eta: float) -> Float[np.ndarray, "*P n"]:
+    """Filter of k steps of shifted descent: `m / (m - nu) (1 - (1 - eta (m - nu))^k)`, shape P + (n,).
+
+    - `k`: whole numbers of steps >= 0; `eta` > 0: the step size. The rest as in `flow_filter`, whose t is `eta k`.
+
+    Beyond `eta (m - nu) = 2` the iteration diverges, and the filter shows it, up to `inf` of either sign.
+    Raises `ValueError` for numbers of steps that are not whole, and as `flow_filter` does.
+    """
+    m, nu, steps = _spectrum(m), _parameter(nu, "nu"), _parameter(k, "k")
+    if np.any(steps != np.floor(steps)):
+        bad = float(steps.reshape(-1)[np.flatnonzero((steps != np.floor(steps)).reshape(-1))[0]])
+        raise ValueError(f"`k` counts steps and must be whole; got {bad:g}.")
+    eta = _step_size(eta)
+    nus, ks, shape = _pairs(("nu", nu), ("k", steps))
+    out = np.empty((nus.size, m.size))
+    for rows in _rows(nus.size, m.size):
+        delta, at = m - nus[rows, None], ks[rows, None]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            x = eta * delta
+            turned = x > 1  # 1 - x is negative there: its powers alternate
+            log_power = at * np.where(turned, np.log1p(x - 2), np.log1p(-np.where(turned, 0.0, x)))
+            log_power = np.where(at == 0, 0.0, log_power)  # (1 - x)^0 = 1, also where 1 - x = 0
+            rest = np.where(turned & (at % 2 == 1), 1 + np.exp(log_power), -np.expm1(log_power))
+            f = m / delta * rest
+            f = np.where(np.abs(x) > 1e-290, f, m * eta * at) + 0.0  # no negative zeros
+        f[:, m == 0] = 0.0
+        out[rows] = f
+    return out.reshape(*shape, m.size)
+
+
+def ridge_filter(m: ArrayLike, penalty: ArrayLike) -> Float[np.ndarray, "*P n"]:
+    """Filter of ridge regression with `penalty` >= 0 (in units of S = X'X/n): `m / (m + penalty)`, shape P + (n,).
+
+    A penalty of 0 is the ridgeless interpolant: 1 where m > 0, and 0 at m = 0. A penalty of inf gives 0.
+    """
+    m, penalty = _spectrum(m), _parameter(penalty, "penalty", infinite=True)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(m > 0, 1 / (1 + penalty[..., None] / m), 0.0)
+
+
+def ridgeless_filter(m: ArrayLike) -> Float[np.ndarray, " n"]:
+    """Filter of the least-norm interpolant: 1 where m > 0, 0 at m = 0."""
+    return (_spectrum(m) > 0).astype(float)
+
+
+def rescaling_filter(m: ArrayLike, factor: ArrayLike) -> Float[np.ndarray, "*P n"]:
+    """Filter of the ridgeless interpolant times `factor` >= 0, shape P + (n,)."""
+    m, factor = _spectrum(m), _parameter(factor, "factor")
+    return factor[..., None] * (m > 0)
+
+
+def smallest_positive(m: ArrayLike) -> float:
+    """The smallest eigenvalue that is not zero to rounding: above `n eps m_max`; infinity where there is none.
+
+    That is what a symmetric eigenvalue solver resolves. For eigenvalues known better than that, pass those that are
+    positive only, and take their minimum.
+    """
+    m = _spectrum(m)
+    positive = m[m > m.size * np.finfo(float).eps * m.max(initial=0.0)]
+    return float(positive.min()) if positive.size else math.inf
+
+
+def negative_ridge_filter(m: ArrayLike, nu: ArrayLike) -> Float[np.ndarray, "*P n"]:
+    """Filter of the flow's endpoint (negative ridge): `m / (m - nu)`, for 0 <= nu < m_min+, shape P + (n,).
+
+    `m_min+` is `smallest_positive(m)`. Eigenvalues that are zero to rounding get 0.
+    Raises `ValueError` for a shift beyond the admissible range: the flow then has no endpoint.
+    """
+    m, nu = _spectrum(m), _parameter(nu, "nu")
+    least = smallest_positive(m)
+    if np.any(nu >= least):
+        raise ValueError(
+            f"`nu` = {float(nu.max()):.6g} is not below the smallest nonzero eigenvalue {least:.6g}: the flow "
+            f"with this shift has no stable endpoint. Take 0 <= nu < {least:.6g}, or stop the flow: "
+            "`flow_filter(m, nu, t)`."
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(m >= least, 1 / (1 - nu[..., None] / m), 0.0)
+
+
+# -- where a filter crosses 1 -------------------------------------------------------------------------------------
+
+
+def crossing(nu: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "*P"]:
+    """The eigenvalue `m_c` at which the flow's filter crosses 1, shape P: above it f > 1, below it f < 1.
+
+    `m_c = -W_b(-nu t exp(-nu t)) / t` (see the head of this page). Infinite for nu = 0 or t = 0 (no crossing: f < 1
+    everywhere); 0 where it is below the smallest double, about from `nu t = 745` on.
+
+    >>> float(crossing(1.3, 0.95))
+    0.8388299160900364
+    """
+    from scipy.special import lambertw
+
+    nu, t = np.broadcast_arrays(_parameter(nu, "nu"), _parameter(t, "t", infinite=True))
+    with np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore"):
+        z = np.asarray(nu * t)  # 0 * inf is NaN: no shift
+        inside = (z > 0) & (z < math.inf)
+        safe = np.where(inside, z, 2.0)
+        argument = -safe * np.exp(-safe)
+        w = np.where(safe < 1, -lambertw(argument, -1).real, -lambertw(argument, 0).real)
+        ratio = w / safe
+        # Lambert's function loses half the digits where its branches meet; the divided equation does not.
+        near = inside & (np.abs(safe - 1) < 0.5)
+        ratio = np.where(near, 1 + _divided_log_inverse(np.where(near, safe, 1.0), ratio - 1), ratio)
+    return np.where(inside, ratio * nu, np.where(z == math.inf, 0.0, math.inf))[()]
+
+
+def _divided_log(p: np.ndarray) -> np.ndarray:
+    """`log(1 + p) / p`, 1 at p = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(p == 0, 1.0, np.log1p(p) / np.where(p == 0, 1.0, p))
+
+
+def _divided_log_inverse(z: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """`p` with `log(1 + p) / p = z` for z in (0.5, 1.5), by Newton's method.
+
+    Far from z = 1 the guess is right; near it the function is a line to first order, -2 (z - 1).
+    """
+    p = np.where(np.abs(z - 1) < 1e-2, -2 * (z - 1), guess)
+    for _ in range(5):
+        small = np.abs(p) < 1e-3
+        q = np.where(small, 1.0, p)
+        slope = np.where(small, -0.5 + p * (2 / 3 - 0.75 * p), (q / (1 + q) - np.log1p(q)) / q**2)
+        p = np.clip(p - (_divided_log(p) - z) / slope, -0.99, 10.0)
+    return p
+
+
+def descent_crossings(nu: float, k: int, *, eta: float) -> tuple[float, ...]:
+    """Every eigenvalue at which the filter of k steps crosses 1, ascending: one, or two when k is even; none at nu = 0.
+
+    The first lies below `nu + 1/eta`, the second between `nu + 1/eta` and `nu + 2/eta`. Between them f > 1.
+    With one step and `eta nu >= 1` the filter `eta m` crosses 1 at 1/eta.
+
+    >>> [round(m, 2) for m in descent_crossings(1.3, 10, eta=0.225)]
+    [0.12, 9.39]
+    """
+    from scipy.optimize import brentq
+
+    nu, eta = float(_parameter(nu, "nu")), _step_size(eta)
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
+        raise ValueError(f"`k` counts steps and must be a whole number, not negative; got {k!r}.")
+    if nu == 0 or k == 0:
+        return ()
+    e, tiny = eta * nu, np.finfo(float).tiny
+
+    # u = log(m / nu), so that a crossing far below nu keeps its digits.
+    def below(u: float) -> float:
+        p = math.expm1(u)
+        left = u / p if p != 0 else 1.0
+        right = k * e if e * abs(p) < tiny else -k * math.log1p(max(-e * p, -1 + 1e-16)) / p
+        return left - right
+
+    low, high = -1.0, math.log1p(1 / e)
+    while below(low) <= 0:  # the left side grows without end
+        low *= 2
+    first = nu * math.exp(brentq(below, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps))  # pyright: ignore
+    if k % 2 == 1:
+        return (first,)
+
+    def beyond(x: float) -> float:  # x = eta (m - nu) in (1, 2): log of m (x - 1)^k / nu, rising
+        return math.log1p(x / e) + k * math.log(max(x - 1, tiny))
+
+    second = nu + brentq(beyond, 1.0, 2.0, xtol=1e-15, rtol=4 * np.finfo(float).eps) / eta  # pyright: ignore
+    return (first, second)
+
+
+def step_condition(m: ArrayLike, nu: float, *, eta: float) -> bool:
+    """Whether `eta (m_max - nu) <= 1`: then the filter of descent crosses 1 at most once on this spectrum."""
+    return bool(_step_size(eta) * (_spectrum(m).max(initial=0.0) - nu) <= 1)
+
+
+def _step_size(eta: float) -> float:
+    if not (math.isfinite(eta) and eta > 0):
+        raise ValueError(f"`eta` must be positive and finite; got {eta!r}.")
+    return float(eta)
