@@ -1,4 +1,4 @@
-"""Certificates: two-sided bounds on the maximum margin, recomputed from the problem and a candidate alone."""
+"""Certificates: two-sided bounds on a limit problem's value, recomputed from the problem and a candidate alone."""
 
 import dataclasses
 
@@ -76,3 +76,51 @@ class Certificate:
     def relative_slack(self) -> float:
         """Rounding error of `gap`, first order: `slack (1/upper + 1/upper)`; `inf` when `upper` is zero."""
         return 2 * self.slack / self.upper if self.upper > 0 else float("inf")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LeastCertificate:
+    """Bounds `lower <= f* <= upper` on the least value `f*` of `f(k)` over `X k = y`.
+
+    - `lower`: `nu.y - f^*(X^T nu)`, with `nu` scaled into the domain of the conjugate `f^*`; never clipped.
+    - `upper`: `f` at `point`; infinite where the point lies outside the domain of `f`, or off `X k = y` with no
+      correction that moves it there.
+    - `slack`: error of either bound, absolute, first order: rounding, and `|nu|.|X k - y|` for what residual is left.
+    - `residual`: of the point as given, `max_i |X_i.k - y_i| / (|X_i| |k| + |y_i|)`: the relative change of the data
+      that makes it an interpolator (Rigal and Gaches).
+    - `correction`: how far the point was moved onto `X k = y`, as a share of its own Euclidean size.
+    - `point`: the point so moved, shape `(d,)`; as given where that failed.
+    - `multipliers`: `nu` as scaled, shape `(n,)`; `dual_point`: `X^T nu`, shape `(d,)`, in the subdifferential of `f`
+      at the optimum.
+    - `support`: the coordinates that the point uses, see the regulariser. A reading of the pair, not a proof.
+    - `multipliers_given`: false when the multipliers were found here from the point's stationarity condition, which
+      loses accuracy.
+    """
+
+    lower: float
+    upper: float
+    slack: float
+    residual: float
+    correction: float
+    point: Float[np.ndarray, " d"]
+    multipliers: Float[np.ndarray, " n"]
+    dual_point: Float[np.ndarray, " d"]
+    support: Int[np.ndarray, " S"]
+    multipliers_given: bool
+
+    @property
+    def gap(self) -> float:
+        """`(upper - lower) / upper`, zero if and only if the pair is optimal; `inf` where `upper` is no bound.
+
+        Where the least value is zero there is no relative gap: 0 when both bounds are zero, else `inf`.
+        """
+        if self.upper == 0:
+            return 0.0 if self.lower >= 0 else float("inf")
+        return (self.upper - self.lower) / self.upper if np.isfinite(self.upper) else float("inf")
+
+    @property
+    def relative_slack(self) -> float:
+        """Error of `gap`, first order: `2 slack / upper`; `inf` where `upper` is no bound."""
+        if self.slack == 0 and np.isfinite(self.upper):
+            return 0.0
+        return 2 * self.slack / self.upper if 0 < self.upper < np.inf else float("inf")

@@ -24,6 +24,7 @@ in a given pair at most `gap`; below the square root of it neither of the two is
 
 import dataclasses
 import math
+from typing import overload
 
 import numpy as np
 import scipy.linalg
@@ -31,10 +32,12 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from .._checks import shape_text
-from ..certificate import Certificate
+from ..certificate import Certificate, LeastCertificate
 from ._bounds import EPS
 from ._face_charts import Chart, Pair, chart_of, normalised
 from ._face_steps import LARGEST_SEARCH, Found, Linear, by_programmes, by_straight_steps
+from ._interpolant_face import interpolant_face
+from .interpolation import Interpolation
 from .max_margin import MaxMargin
 
 # Above this gap a pair says nothing about which constraints, and which parts, hold the optimum.
@@ -45,7 +48,7 @@ _LARGEST_NULL_SPACE = 400
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Face:
-    """The set of all optima, as points of least margin 1: their directions are those of maximum margin.
+    """The set of all optima: of maximum margin, as points of least margin 1, or of the least interpolants.
 
     - `unique`: true: one direction, decided in floating point with singular values well above their error; not a
       proof. False: `other` is a second optimum, and its bounds are those of the first within their rounding error (so
@@ -53,7 +56,8 @@ class Face:
     - `dimension` of the set (0 when unique); `None` where it is not known, which may be with `unique=False` too.
     - `other`, `other_intercept`: a second optimum, certified by the same multipliers, as far from the first as the
       search found; `None` unless `unique` is false.
-    - `spread`: `|W - W'|` of the two, both scaled to norm one (at most 2); 0 when unique, `None` when undecided.
+    - `spread`: `|W - W'|` of the two, both scaled to norm one (at most 2); 0 when unique, `None` when undecided. For
+      interpolants the sum of `t_i |k_i - k'_i|`, as a share of the least norm.
     - `lowest`, `highest`: for vectors, the range of each coordinate over the set, by linear programs (to about 1e-9 of
       the norm); `None` for matrices, where `unique` is not false, and where more than 200 vary.
     """
@@ -68,7 +72,13 @@ class Face:
     highest: Float[np.ndarray, " d"] | None = None
 
 
-def optimal_face(limit: MaxMargin, certificate: Certificate, *, ranges: bool = True) -> Face:
+@overload
+def optimal_face(limit: MaxMargin, certificate: Certificate, *, ranges: bool = ...) -> Face: ...
+@overload
+def optimal_face(limit: Interpolation, certificate: LeastCertificate, *, ranges: bool = ...) -> Face: ...
+def optimal_face(
+    limit: MaxMargin | Interpolation, certificate: Certificate | LeastCertificate, *, ranges: bool = True
+) -> Face:
     """Whether the optimum that `certificate` of `limit` bounds is unique; if not, a second one and the set's size.
 
     The direction is meant, of `W`, and of `(W, b)` with an intercept. Nothing is solved again: one factorization of the
@@ -77,9 +87,16 @@ def optimal_face(limit: MaxMargin, certificate: Certificate, *, ranges: bool = T
     Undecided when the certificate's gap exceeds 1e-6 (norms that are not strictly convex) or its margin is not positive
     beyond rounding. Pairs with a gap near rounding (`solve` with `polish`) decide most.
 
-    Raises `ValueError` for a certificate of another problem's shape or kind of intercept.
+    Of an `Interpolation`, whether its least interpolant is unique (always, where the function is strictly convex).
+
+    Raises `TypeError` for a certificate of the other kind, `ValueError` for one of another problem: by its shape, its
+    kind of intercept or its bounds.
     """
+    if isinstance(limit, Interpolation):
+        checked = _checked_least(limit, certificate)
+        return Face(**interpolant_face(limit, checked, ranges)._asdict())
     _check(limit, certificate)
+    assert isinstance(certificate, Certificate)
     if not certificate.lower > certificate.slack:
         return _undecided(f"no positive margin is certified (lower bound {certificate.lower:.1e}).")
     if limit.strictly_convex:
@@ -142,6 +159,30 @@ def _check(limit, certificate):
             f"`certificate` belongs to other data: its multipliers give the upper bound {certificate.upper:.6g} there "
             f"and {upper:.6g} here."
         )
+
+
+def _checked_least(limit, certificate) -> LeastCertificate:
+    """The certificate, computed again from its own pair."""
+    if not isinstance(certificate, LeastCertificate):
+        raise TypeError(
+            f"`certificate` must be a LeastCertificate; got {type(certificate).__name__}. "
+            "A solution of an Interpolation has one: `solution.certificate`."
+        )
+    if certificate.point.shape != limit.shape or certificate.multipliers.shape != (limit.n_constraints,):
+        raise ValueError(
+            f"`certificate` belongs to another problem: it has a point of shape {shape_text(certificate.point.shape)} "
+            f"and {len(certificate.multipliers)} multipliers, the limit has points of shape {shape_text(limit.shape)} "
+            f"and {limit.n_constraints} rows."
+        )
+    again = limit.certify(certificate.point, certificate.multipliers)
+    for name in ("upper", "lower"):
+        there, here = getattr(certificate, name), getattr(again, name)
+        if there != here and not abs(there - here) <= certificate.slack + again.slack:
+            raise ValueError(
+                f"`certificate` belongs to other data: its pair has the {name} bound {there:.6g} there "
+                f"and {here:.6g} here."
+            )
+    return again
 
 
 def _undecided(reason):

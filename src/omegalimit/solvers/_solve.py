@@ -3,17 +3,19 @@
 import dataclasses
 import time
 from importlib import import_module
+from typing import overload
 
 import numpy as np
 import scipy.sparse
 
 from .._threads import one_blas_thread
-from ..certificate import Certificate
-from ..limits import MaxMargin
+from ..certificate import Certificate, LeastCertificate
+from ..limits import Interpolation, MaxMargin
 from ..limits.constraints import Factors, Matrices, Rows
 from ..limits.judgement import OPEN, judge
 from ._candidate import Candidate, balanced, best_intercept
 from ._farkas import opposite, reduced
+from ._interpolate import interpolate
 from ._solution import Solution
 
 # Norm -> "module:function" of its method, the parameters that it takes from the limit.
@@ -31,11 +33,15 @@ _METHODS = {
 }
 
 
-def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Solution:
-    """The maximum margin of `limit`, certified from both sides.
+@overload
+def solve(limit: MaxMargin, tol: float = ..., *, polish: bool = ...) -> Solution[Certificate]: ...
+@overload
+def solve(limit: Interpolation, tol: float = ..., *, polish: bool = ...) -> Solution[LeastCertificate]: ...
+def solve(limit: MaxMargin | Interpolation, tol: float = 1e-8, *, polish: bool = True) -> Solution:
+    """The maximum margin, or the least interpolant, that `limit` asks for, certified from both sides.
 
     - `tol`: the relative gap `(upper - lower) / upper` that counts as optimal. Rounding sets a floor of about
-      `1e-16 max |A_k| / gamma*`; see `Certificate.relative_slack`.
+      `1e-16 max |A_k| / gamma*`; see `relative_slack` of the certificate.
     - `polish`: follow with an exact solve on the active set (Newton where the norm is curved), which as a rule takes
       the gap to 1e-14.
 
@@ -43,19 +49,22 @@ def solve(limit: MaxMargin, tol: float = 1e-8, *, polish: bool = True) -> Soluti
     the convex hull; lp and Schatten: primal-dual Newton, by continuation in p where p is large; groups and Fourier:
     interior point over second-order cones; nuclear and spectral: interior point with as many unknowns as constraints.
     Separability is settled by a point of positive margin, or else by the least-norm point, which is then the Farkas
-    combination; that step does not depend on the norm.
+    combination; that step does not depend on the norm. Interpolation: linear program with lazy columns (modified l1),
+    Newton's method on the smooth dual by continuation in the starting scale (all others).
 
     The status is `"optimal"` only if the recomputed gap is at most `tol`, and its rounding error at most `tol` or 1e-8,
-    whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for what is not a `MaxMargin`.
+    whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for what is neither limit.
 
     The sources of the methods stand in their files.
     """
-    if not isinstance(limit, MaxMargin):
-        raise TypeError(f"`limit` must be a MaxMargin; got {type(limit).__name__}.")
+    if not isinstance(limit, (MaxMargin, Interpolation)):
+        raise TypeError(f"`limit` must be a MaxMargin or an Interpolation; got {type(limit).__name__}.")
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.integer, np.floating)):
         raise TypeError(f"`tol` must be a number; got {tol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol}.")
+    if isinstance(limit, Interpolation):
+        return interpolate(limit, tol=tol, polish=polish)
     start = time.process_time()
     with one_blas_thread():
         best, n_iterations = _search(limit.plain(), tol, polish)
