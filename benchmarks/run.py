@@ -3,8 +3,10 @@
     python benchmarks/run.py [--quick] [--only NAME ...] [--json FILE]
 
 nuclear: the limit problem beside CVXPY; margins: the other norms beside CVXPY, HiGHS and scikit-learn; attention: 100
-random instances beside the usual training loop; growth: time, memory and operations with n, L, d; startup: fresh
-processes. It needs the extra `benchmarks` (CVXPY with its solvers, diffrax).
+random instances beside the usual training loop; paths: saddle paths and the Lasso's beside LARS; saddles: a flow from
+1e-60 beside SciPy and diffrax; quadratic: steps and flows of quadratic networks; filters: a grid of shifts and times
+beside a loop of fits; growth: time, memory and operations with n, L, d; startup: fresh processes. It needs the extra
+`benchmarks` (CVXPY with its solvers, diffrax).
 The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
 
@@ -14,12 +16,26 @@ from pathlib import Path
 
 import _timing
 import attention
+import filters
 import growth
 import margins
 import nuclear
+import paths
+import quadratic
+import saddles
 import startup
 
-BENCHMARKS = {"nuclear": nuclear, "margins": margins, "attention": attention, "growth": growth, "startup": startup}
+BENCHMARKS = {
+    "nuclear": nuclear,
+    "margins": margins,
+    "attention": attention,
+    "paths": paths,
+    "saddles": saddles,
+    "quadratic": quadratic,
+    "filters": filters,
+    "growth": growth,
+    "startup": startup,
+}
 
 
 def main() -> None:
