@@ -9,24 +9,57 @@ if TYPE_CHECKING:
     from .catalogue import SYSTEMS as SYSTEMS
     from .catalogue import load as load
     from .certificate import Certificate as Certificate
+    from .certificate import LeastCertificate as LeastCertificate
     from .claims import Assumption as Assumption
     from .claims import Kind as Kind
     from .claims import Outcome as Outcome
     from .claims import Verdict as Verdict
+    from .data import CommutingMeasurements as CommutingMeasurements
+    from .data import DenseMeasurements as DenseMeasurements
+    from .data import EntryMeasurements as EntryMeasurements
+    from .data import RankOneMeasurements as RankOneMeasurements
+    from .data import RegressionData as RegressionData
     from .data import TokenData as TokenData
+    from .data import commuting_measurements as commuting_measurements
+    from .data import completion_measurements as completion_measurements
+    from .data import gaussian_measurements as gaussian_measurements
+    from .data import load_measurements as load_measurements
+    from .data import load_regression as load_regression
     from .estimators import MaxMarginClassifier as MaxMarginClassifier
+    from .estimators import ShiftedDescentRegressor as ShiftedDescentRegressor
     from .flows import Arrival as Arrival
     from .flows import DescentResult as DescentResult
     from .flows import FlowResult as FlowResult
+    from .flows import factor_flow as factor_flow
     from .flows import gradient_descent as gradient_descent
     from .flows import gradient_flow as gradient_flow
     from .flows import measure as measure
+    from .flows import mirror_descent as mirror_descent
+    from .flows import mirror_flow as mirror_flow
     from .flows import predicted_gap as predicted_gap
+    from .flows import quadratic_descent as quadratic_descent
+    from .flows import quotient_flow as quotient_flow
     from .flows import time_constant as time_constant
+    from .limits import DepthPotential as DepthPotential
     from .limits import Face as Face
+    from .limits import FaceEntropy as FaceEntropy
+    from .limits import HyperbolicEntropy as HyperbolicEntropy
+    from .limits import Interpolation as Interpolation
     from .limits import MaxMargin as MaxMargin
+    from .limits import MinimumNorm as MinimumNorm
+    from .limits import ModifiedL1 as ModifiedL1
+    from .limits import RelativeEntropy as RelativeEntropy
+    from .limits import SquaredNorm as SquaredNorm
+    from .limits import entropy_on_face as entropy_on_face
     from .limits import margin_ratio as margin_ratio
+    from .limits import minimum_norm as minimum_norm
     from .limits import optimal_face as optimal_face
+    from .limits.growth_times import GrowthTimes as GrowthTimes
+    from .limits.growth_times import deep_growth_times as deep_growth_times
+    from .limits.growth_times import two_layer_growth_times as two_layer_growth_times
+    from .limits.lasso_path import LassoPath as LassoPath
+    from .limits.saddle_path import PathCertificate as PathCertificate
+    from .limits.saddle_path import SaddlePath as SaddlePath
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
     from .proof import write_proof as write_proof
@@ -37,6 +70,13 @@ if TYPE_CHECKING:
     from .rigorous import prove as prove
     from .solvers import Solution as Solution
     from .solvers import solve as solve
+    from .solvers.lasso_path import LassoSolution as LassoSolution
+    from .solvers.lasso_path import lasso_path as lasso_path
+    from .solvers.saddle_path import PathSolution as PathSolution
+    from .solvers.saddle_path import saddle_path as saddle_path
+    from .solvers.shift_selection import ShiftChoice as ShiftChoice
+    from .solvers.shift_selection import choose_shift as choose_shift
+    from .solvers.shift_selection import fit_shift as fit_shift
     from .trajectory import Ending as Ending
     from .trajectory import Trajectory as Trajectory
 
@@ -77,6 +117,46 @@ _PUBLIC = {
     "read_record": "record:read",
     "solve": "solvers:solve",
     "write_record": "record:write",
+    "RegressionData": "data:RegressionData",
+    "load_regression": "data:load_regression",
+    "ShiftedDescentRegressor": "estimators:ShiftedDescentRegressor",
+    "choose_shift": "solvers.shift_selection:choose_shift",
+    "fit_shift": "solvers.shift_selection:fit_shift",
+    "ShiftChoice": "solvers.shift_selection:ShiftChoice",
+    "LeastCertificate": "certificate:LeastCertificate",
+    "Interpolation": "limits:Interpolation",
+    "ModifiedL1": "limits:ModifiedL1",
+    "SquaredNorm": "limits:SquaredNorm",
+    "RelativeEntropy": "limits:RelativeEntropy",
+    "HyperbolicEntropy": "limits:HyperbolicEntropy",
+    "DepthPotential": "limits:DepthPotential",
+    "FaceEntropy": "limits:FaceEntropy",
+    "entropy_on_face": "limits:entropy_on_face",
+    "MinimumNorm": "limits:MinimumNorm",
+    "minimum_norm": "limits:minimum_norm",
+    "load_measurements": "data:load_measurements",
+    "commuting_measurements": "data:commuting_measurements",
+    "completion_measurements": "data:completion_measurements",
+    "gaussian_measurements": "data:gaussian_measurements",
+    "CommutingMeasurements": "data:CommutingMeasurements",
+    "DenseMeasurements": "data:DenseMeasurements",
+    "EntryMeasurements": "data:EntryMeasurements",
+    "RankOneMeasurements": "data:RankOneMeasurements",
+    "factor_flow": "flows:factor_flow",
+    "quotient_flow": "flows:quotient_flow",
+    "mirror_flow": "flows:mirror_flow",
+    "quadratic_descent": "flows:quadratic_descent",
+    "mirror_descent": "flows:mirror_descent",
+    "SaddlePath": "limits.saddle_path:SaddlePath",
+    "PathCertificate": "limits.saddle_path:PathCertificate",
+    "LassoPath": "limits.lasso_path:LassoPath",
+    "GrowthTimes": "limits.growth_times:GrowthTimes",
+    "two_layer_growth_times": "limits.growth_times:two_layer_growth_times",
+    "deep_growth_times": "limits.growth_times:deep_growth_times",
+    "saddle_path": "solvers.saddle_path:saddle_path",
+    "PathSolution": "solvers.saddle_path:PathSolution",
+    "lasso_path": "solvers.lasso_path:lasso_path",
+    "LassoSolution": "solvers.lasso_path:LassoSolution",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

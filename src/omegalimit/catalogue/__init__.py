@@ -25,6 +25,21 @@ SYSTEMS: dict[str, Entry] = {
         "SoftmaxAttention",
         "one-layer softmax attention: which maximum margin does gradient flow select?",
     ),
+    "diagonal-networks": Entry(
+        "omegalimit.catalogue.regression.diagonal_networks",
+        "DiagonalNetworks",
+        "diagonal linear networks from a vanishing start: which interpolant do they select?",
+    ),
+    "positive-quadratic-networks": Entry(
+        "omegalimit.catalogue.regression.positive_quadratic_networks",
+        "PositiveQuadraticNetworks",
+        "positive quadratic networks: the geometry of Q = U U', and which Q does training select?",
+    ),
+    "negative-shifted-descent": Entry(
+        "omegalimit.catalogue.regression.negative_shifted_descent",
+        "NegativeShiftedDescent",
+        "negative-shifted descent: how far beyond negative ridge does it pay to go?",
+    ),
 }
 
 

@@ -10,10 +10,10 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from ...record import Record
-from . import attention
+from . import attention, diagonal, quadratic, shifted
 from ._shared import STYLE
 
-_MODULES = (attention,)
+_MODULES = (attention, diagonal, quadratic, shifted)
 
 
 def save(record: Record, folder: str | Path) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Systems about regression: which interpolant does training select?"""
