@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .data import gaussian_measurements as gaussian_measurements
     from .data import load_measurements as load_measurements
     from .data import load_regression as load_regression
+    from .data.spike_designs import flat_tail as flat_tail
+    from .data.spike_designs import power_tail as power_tail
+    from .data.spike_designs import spike_design as spike_design
     from .estimators import MaxMarginClassifier as MaxMarginClassifier
     from .estimators import ShiftedDescentRegressor as ShiftedDescentRegressor
     from .flows import Arrival as Arrival
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from .flows import predicted_gap as predicted_gap
     from .flows import quadratic_descent as quadratic_descent
     from .flows import quotient_flow as quotient_flow
+    from .flows import shifted_descent as shifted_descent
+    from .flows import shifted_flow as shifted_flow
     from .flows import time_constant as time_constant
     from .limits import DepthPotential as DepthPotential
     from .limits import Face as Face
@@ -54,12 +59,20 @@ if TYPE_CHECKING:
     from .limits import margin_ratio as margin_ratio
     from .limits import minimum_norm as minimum_norm
     from .limits import optimal_face as optimal_face
+    from .limits.excess_risk import ExcessRisk as ExcessRisk
+    from .limits.excess_risk import hold_out_factor as hold_out_factor
     from .limits.growth_times import GrowthTimes as GrowthTimes
     from .limits.growth_times import deep_growth_times as deep_growth_times
     from .limits.growth_times import two_layer_growth_times as two_layer_growth_times
     from .limits.lasso_path import LassoPath as LassoPath
     from .limits.saddle_path import PathCertificate as PathCertificate
     from .limits.saddle_path import SaddlePath as SaddlePath
+    from .limits.spectral_filters import crossing as crossing
+    from .limits.spectral_filters import descent_crossings as descent_crossings
+    from .limits.spectral_filters import descent_filter as descent_filter
+    from .limits.spectral_filters import flow_filter as flow_filter
+    from .limits.spectral_filters import negative_ridge_filter as negative_ridge_filter
+    from .limits.spectral_filters import ridge_filter as ridge_filter
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
     from .proof import write_proof as write_proof
@@ -157,6 +170,19 @@ _PUBLIC = {
     "PathSolution": "solvers.saddle_path:PathSolution",
     "lasso_path": "solvers.lasso_path:lasso_path",
     "LassoSolution": "solvers.lasso_path:LassoSolution",
+    "ExcessRisk": "limits.excess_risk:ExcessRisk",
+    "hold_out_factor": "limits.excess_risk:hold_out_factor",
+    "flow_filter": "limits.spectral_filters:flow_filter",
+    "descent_filter": "limits.spectral_filters:descent_filter",
+    "ridge_filter": "limits.spectral_filters:ridge_filter",
+    "negative_ridge_filter": "limits.spectral_filters:negative_ridge_filter",
+    "crossing": "limits.spectral_filters:crossing",
+    "descent_crossings": "limits.spectral_filters:descent_crossings",
+    "shifted_descent": "flows:shifted_descent",
+    "shifted_flow": "flows:shifted_flow",
+    "spike_design": "data.spike_designs:spike_design",
+    "flat_tail": "data.spike_designs:flat_tail",
+    "power_tail": "data.spike_designs:power_tail",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
