@@ -63,6 +63,16 @@ def test_the_fast_step_and_the_general_one_are_the_same():
         assert run.edge_end == pytest.approx(runs[0].edge_end, rel=2e-3)
 
 
+@pytest.mark.parametrize("r", [1, 2])
+def test_the_start_is_the_first_state_and_stays_as_it_was(r):
+    # A factor of one column is its own transpose in memory, and the steps are taken in place.
+    start = START[:, :r].copy()
+    run = quadratic_descent(GAUSSIAN, start, step_size=1e-3, n_steps=5, until=0.0)
+    np.testing.assert_array_equal(run.states[0], START[:, :r])
+    np.testing.assert_array_equal(start, START[:, :r])
+    assert np.abs(run.states[-1] - start).max() > 1e-6
+
+
 def test_the_linear_rate_is_that_of_the_least_curvature():
     run = quadratic_descent(GAUSSIAN, START, step_size=0.002, n_steps=20_000)
     assert run.ending == QuadraticEnding.INTERPOLATES

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .data import gaussian_measurements as gaussian_measurements
     from .data import load_measurements as load_measurements
     from .data import load_regression as load_regression
+    from .data import sparse_regression as sparse_regression
     from .data.spike_designs import flat_tail as flat_tail
     from .data.spike_designs import power_tail as power_tail
     from .data.spike_designs import spike_design as spike_design
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     from .estimators import ShiftedDescentRegressor as ShiftedDescentRegressor
     from .flows import Arrival as Arrival
     from .flows import DescentResult as DescentResult
+    from .flows import DiagonalEnding as DiagonalEnding
+    from .flows import DiagonalFlow as DiagonalFlow
     from .flows import FlowResult as FlowResult
+    from .flows import ShiftedPath as ShiftedPath
+    from .flows import diagonal_descent as diagonal_descent
+    from .flows import diagonal_flow as diagonal_flow
     from .flows import factor_flow as factor_flow
     from .flows import gradient_descent as gradient_descent
     from .flows import gradient_flow as gradient_flow
@@ -65,6 +71,12 @@ if TYPE_CHECKING:
     from .limits.growth_times import deep_growth_times as deep_growth_times
     from .limits.growth_times import two_layer_growth_times as two_layer_growth_times
     from .limits.lasso_path import LassoPath as LassoPath
+    from .limits.quotient import EffectiveHessian as EffectiveHessian
+    from .limits.quotient import effective_hessian as effective_hessian
+    from .limits.quotient import population_spectrum as population_spectrum
+    from .limits.quotient import spectral_start as spectral_start
+    from .limits.recovery import RecoveryGuarantee as RecoveryGuarantee
+    from .limits.recovery import recovery_guarantee as recovery_guarantee
     from .limits.saddle_path import PathCertificate as PathCertificate
     from .limits.saddle_path import SaddlePath as SaddlePath
     from .limits.spectral_filters import crossing as crossing
@@ -73,6 +85,10 @@ if TYPE_CHECKING:
     from .limits.spectral_filters import flow_filter as flow_filter
     from .limits.spectral_filters import negative_ridge_filter as negative_ridge_filter
     from .limits.spectral_filters import ridge_filter as ridge_filter
+    from .models import NeuronFunctions as NeuronFunctions
+    from .models import PowerDifference as PowerDifference
+    from .models import ProductNeurons as ProductNeurons
+    from .models.definition import check_definition as check_definition
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
     from .proof import write_proof as write_proof
@@ -183,6 +199,22 @@ _PUBLIC = {
     "spike_design": "data.spike_designs:spike_design",
     "flat_tail": "data.spike_designs:flat_tail",
     "power_tail": "data.spike_designs:power_tail",
+    "effective_hessian": "limits.quotient:effective_hessian",
+    "EffectiveHessian": "limits.quotient:EffectiveHessian",
+    "population_spectrum": "limits.quotient:population_spectrum",
+    "spectral_start": "limits.quotient:spectral_start",
+    "recovery_guarantee": "limits.recovery:recovery_guarantee",
+    "RecoveryGuarantee": "limits.recovery:RecoveryGuarantee",
+    "diagonal_flow": "flows:diagonal_flow",
+    "DiagonalFlow": "flows:DiagonalFlow",
+    "DiagonalEnding": "flows:DiagonalEnding",
+    "diagonal_descent": "flows:diagonal_descent",
+    "ProductNeurons": "models:ProductNeurons",
+    "PowerDifference": "models:PowerDifference",
+    "NeuronFunctions": "models:NeuronFunctions",
+    "check_definition": "models.definition:check_definition",
+    "sparse_regression": "data:sparse_regression",
+    "ShiftedPath": "flows:ShiftedPath",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

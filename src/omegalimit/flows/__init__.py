@@ -1,12 +1,34 @@
 """How a problem is trained: one dynamics a file."""
 
 from ._polish import Polished as Polished
+from ._quadratic_mirror_descent import MirrorDescent as MirrorDescent
+from ._quadratic_mirror_descent import mirror_descent as mirror_descent
+from ._quadratic_result import Figures as Figures
+from ._quadratic_result import QuadraticEnding as QuadraticEnding
+from ._quadratic_result import QuadraticPlateau as QuadraticPlateau
+from ._quadratic_result import QuadraticResult as QuadraticResult
+from ._quadratic_result import Rate as Rate
 from ._state import Arrival as Arrival
 from ._state import measure as measure
+from .diagonal_descent import DiagonalDescent as DiagonalDescent
+from .diagonal_descent import diagonal_descent as diagonal_descent
+from .diagonal_flow import Activation as Activation
+from .diagonal_flow import DiagonalEnding as DiagonalEnding
+from .diagonal_flow import DiagonalFlow as DiagonalFlow
+from .diagonal_flow import DiagonalPlateau as DiagonalPlateau
+from .diagonal_flow import diagonal_flow as diagonal_flow
 from .gradient_descent import DescentResult as DescentResult
 from .gradient_descent import gradient_descent as gradient_descent
 from .gradient_flow import FlowResult as FlowResult
 from .gradient_flow import Plateau as Plateau
 from .gradient_flow import gradient_flow as gradient_flow
+from .quadratic_descent import QuadraticDescent as QuadraticDescent
+from .quadratic_descent import quadratic_descent as quadratic_descent
+from .quadratic_flow import factor_flow as factor_flow
+from .quadratic_flow import mirror_flow as mirror_flow
+from .quadratic_flow import quotient_flow as quotient_flow
+from .shifted_descent import ShiftedPath as ShiftedPath
+from .shifted_descent import shifted_descent as shifted_descent
+from .shifted_descent import shifted_flow as shifted_flow
 from .time_law import predicted_gap as predicted_gap
 from .time_law import time_constant as time_constant

@@ -174,7 +174,8 @@ class QuotientSystem(System):
     def drift(self, y):
         values, _ = self._eigen(y)
         lost = np.abs(values[: self._d - self.rank_start]).max(initial=0.0)
-        return float(max(lost, -values[0], 0.0) / values[-1])
+        largest = float(np.abs(values).max())
+        return float(max(lost, -values[0], 0.0)) / largest if largest > 0 else 0.0
 
     def sizes(self, y):
         return np.array([np.linalg.norm(y) / math.sqrt(y.size)])

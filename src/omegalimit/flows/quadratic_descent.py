@@ -204,7 +204,7 @@ def _descend(
     n_kept: int,
 ) -> _Steps:
     problem = system.problem
-    UT = np.ascontiguousarray(U0.T)
+    UT = np.array(U0.T, order="C")  # a copy also for one column, since the steps are taken in place
     outputs = outputs_of(problem, UT.shape[0])
     size = target_size(problem, problem.measurements.apply_factor(U0))
     marks = set(np.unique(np.round(np.geomspace(1, n_steps, n_kept)).astype(int)).tolist())

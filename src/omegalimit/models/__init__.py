@@ -5,3 +5,11 @@ from .attention import DiagonalKeyQueryAttention as DiagonalKeyQueryAttention
 from .attention import KeyQueryAttention as KeyQueryAttention
 from .attention import MergedAttention as MergedAttention
 from .attention import MergedDiagonalAttention as MergedDiagonalAttention
+from .definition import Answer as Answer
+from .definition import Condition as Condition
+from .definition import DefinitionReport as DefinitionReport
+from .definition import check_definition as check_definition
+from .diagonal import AbstractNeurons as AbstractNeurons
+from .diagonal import NeuronFunctions as NeuronFunctions
+from .diagonal import PowerDifference as PowerDifference
+from .diagonal import ProductNeurons as ProductNeurons

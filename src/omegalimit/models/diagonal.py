@@ -1,0 +1,365 @@
+"""Neurons `k_i(theta_i)` of diagonal linear networks `F(x) = sum_i k_i(theta_i) x_i`, one per feature.
+
+Each family gives `k`, its gradient and its Hessian for parameters of shape (..., d, m), NumPy in and out. All are right
+down to parameters of 1e-100 and below: a user's `exp(b) - 1` is exactly zero in doubles at b = 1e-60, so functions are
+evaluated by their Taylor terms at the origin there.
+"""
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import check_count
+
+Array = Float[np.ndarray, "..."]
+
+
+class AbstractNeurons(abc.ABC):
+    """The neurons of a diagonal network.
+
+    - `order`: the lowest degree of `k_i` at the origin: 2 for two-layer networks, L for deep ones.
+    - `width`: m, the number of parameters of a neuron (the largest, where they differ).
+    """
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> int: ...
+
+    @abc.abstractmethod
+    def k(self, theta: Array) -> Array:
+        """`k_i(theta_i)`, shape (..., d), for `theta` of shape (..., d, m)."""
+
+    @abc.abstractmethod
+    def gradient(self, theta: Array) -> Array:
+        """`grad k_i(theta_i)`, shape (..., d, m)."""
+
+    @abc.abstractmethod
+    def hessian(self, theta: Array) -> Array:
+        """`k_i''(theta_i)`, shape (..., d, m, m)."""
+
+    @abc.abstractmethod
+    def extreme_eigenvalues(self, d: int) -> tuple[Array, Array]:
+        """`(lam_1, lam_m)`, each of shape (d,): the extreme eigenvalues of the Hessian at the origin."""
+
+    @abc.abstractmethod
+    def invariants(self, theta: Array) -> tuple[Array, Array] | None:
+        """What gradient flow conserves, shape (..., d, q), and the size of the terms that it is a difference of, which
+        its rounding is relative to; `None` where no formula is known."""
+
+    def describe(self) -> str:
+        """The family in a few words."""
+        return repr(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProductNeurons(AbstractNeurons):
+    """`k_i = a_i1 a_i2 ... a_iL`, with `depth` L >= 2. Gradient flow conserves `a_ij^2 - a_i1^2`."""
+
+    depth: int
+
+    def __post_init__(self) -> None:
+        check_count(self.depth, "depth", least=2)
+
+    @property
+    def order(self) -> int:
+        return self.depth
+
+    @property
+    def width(self) -> int:
+        return self.depth
+
+    def k(self, theta: Array) -> Array:
+        return np.prod(theta, axis=-1)
+
+    def gradient(self, theta: Array) -> Array:
+        # Products of the others, in one order for all: equal factors then have equal derivatives to the last bit.
+        return np.stack([np.prod(np.delete(theta, j, axis=-1), axis=-1) for j in range(self.depth)], axis=-1)
+
+    def hessian(self, theta: Array) -> Array:
+        H = np.zeros((*theta.shape, self.depth))
+        for j in range(self.depth):
+            for i in range(j):
+                H[..., i, j] = H[..., j, i] = np.prod(np.delete(theta, (i, j), axis=-1), axis=-1)
+        return H
+
+    def extreme_eigenvalues(self, d: int) -> tuple[Array, Array]:
+        size = 1.0 if self.depth == 2 else 0.0
+        return np.full(d, -size), np.full(d, size)
+
+    def invariants(self, theta: Array) -> tuple[Array, Array]:
+        first, others = theta[..., :1], theta[..., 1:]
+        # (a - b)(a + b) loses nothing where a^2 - b^2 would.
+        return (others - first) * (others + first), others**2 + first**2
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerDifference(AbstractNeurons):
+    """`k_i = u_i^D - v_i^D`, with `power` D >= 2; parameters `(u_i, v_i)`, which must be positive for D > 2.
+
+    Gradient flow conserves `u v` for D = 2 and `u^{2-D} + v^{2-D}` for D > 2 (derived here).
+    """
+
+    power: int
+
+    def __post_init__(self) -> None:
+        check_count(self.power, "power", least=2)
+
+    @property
+    def order(self) -> int:
+        return self.power
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    def k(self, theta: Array) -> Array:
+        return theta[..., 0] ** self.power - theta[..., 1] ** self.power
+
+    def gradient(self, theta: Array) -> Array:
+        return self.power * theta ** (self.power - 1) * np.array([1.0, -1.0])
+
+    def hessian(self, theta: Array) -> Array:
+        curvature = self.power * (self.power - 1) * theta ** (self.power - 2) * np.array([1.0, -1.0])
+        return curvature[..., None] * np.eye(2)
+
+    def extreme_eigenvalues(self, d: int) -> tuple[Array, Array]:
+        size = 2.0 if self.power == 2 else 0.0
+        return np.full(d, -size), np.full(d, size)
+
+    def invariants(self, theta: Array) -> tuple[Array, Array]:
+        u, v = theta[..., :1], theta[..., 1:]
+        if self.power == 2:
+            return u * v, np.abs(u * v)
+        value = u ** (2 - self.power) + v ** (2 - self.power)
+        return value, value
+
+
+def _jets(function: Callable[[Any], Any], m: int, order: int) -> list[np.ndarray]:
+    """The derivative tensors of `function` at the origin, of degrees 0 to `order`."""
+    import jax
+    import jax.numpy as jnp
+
+    from .._numerics import double_precision
+
+    def differentiated(lower: Callable[[Any], tuple]) -> Callable[[Any], tuple]:
+        """`x -> (D_0, ..., D_p, D_{p+1})` from `x -> (D_0, ..., D_p)`: one chain, compiled once."""
+
+        def whole(x):
+            found = lower(x)
+            return found[-1], found
+
+        def next_one(x):
+            derivative, found = jax.jacfwd(whole, has_aux=True)(x)
+            return (*found, derivative)
+
+        return next_one
+
+    def value(x):
+        return (function(x),)
+
+    chain: Callable[[Any], tuple] = value
+    for _ in range(order):
+        chain = differentiated(chain)
+    with double_precision():
+        return [np.asarray(value, dtype=float) for value in jax.jit(chain)(jnp.zeros(m))]
+
+
+class Neuron:
+    """One function of `m` parameters, with its derivatives, exact near the origin.
+
+    - `tensors`: derivatives at the origin, degrees 0 to 5 (fewer for m > 12); `radius`: below it, in the largest
+      coordinate, the Taylor terms are used. Derived here: with the growth R of the terms the first one left out is
+      `(R radius)^(order - 1)` of the gradient, set to 1e-13, while direct evaluation loses about `1e-16 / (R radius)`.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], m: int) -> None:
+        import jax
+
+        self.function, self.m = function, m
+        order = 5 if m <= 12 else 3
+        try:
+            self.tensors = _jets(function, m, order)
+        except (TypeError, jax.errors.JAXTypeError) as error:
+            raise TypeError(
+                f"a neuron's function must map one JAX vector of {m} parameters to a real number, with jax.numpy "
+                f"inside; tracing it raised {type(error).__name__}: {str(error).splitlines()[0]}"
+            ) from None
+        if self.tensors[0].shape != ():
+            raise TypeError(f"a neuron's function must return one number; got shape {self.tensors[0].shape}.")
+        sizes = [float(np.abs(T).max()) / math.factorial(p) for p, T in enumerate(self.tensors)]
+        lead = next((p for p in range(2, order) if sizes[p] > 0), None)
+        self.radius = 0.0
+        if lead is not None and all(map(math.isfinite, sizes)) and sizes[0] == sizes[1] == 0:
+            ratios = [(sizes[p] / sizes[lead]) ** (1 / (p - lead)) for p in range(lead + 1, order + 1)]
+            self.radius = 1e-13 ** (1 / (order + 1 - lead)) / max(max(ratios) * math.sqrt(m), 1.0)
+        value, grad = jax.value_and_grad(function), jax.grad(function)
+        self._values = jax.jit(jax.vmap(value))
+        self._hessians = jax.jit(jax.vmap(jax.jacfwd(grad)))
+
+    def _direct(self, compiled: Any, theta: np.ndarray) -> Any:
+        """`compiled` on the rows of `theta`, padded to a power of 16 so that few shapes are compiled."""
+        import jax
+
+        from .._numerics import double_precision
+
+        rows = len(theta)
+        padded = np.zeros((1 << 4 * -(-(rows - 1).bit_length() // 4), self.m))
+        padded[:rows] = theta
+        with double_precision():
+            return jax.tree.map(lambda x: np.asarray(x)[:rows], compiled(padded))
+
+    def _taylor(self, theta: np.ndarray, free: int) -> np.ndarray:
+        """`sum_p T_p [theta^(p - free)] / (p - free)!` over p >= 2: the value (free 0), gradient (1), Hessian (2)."""
+        top = len(self.tensors) - 1
+        if len(theta) == 1:
+            one = self.tensors[top]
+            for p in range(top, free, -1):
+                one = one @ theta[0] / (p - free)
+                if p > 2:
+                    one = one + self.tensors[p - 1]
+            return one[None]
+        many = np.broadcast_to(self.tensors[top], (len(theta), *self.tensors[top].shape))
+        for p in range(top, free, -1):
+            many = np.einsum("b...i,bi->b...", many, theta) / (p - free)
+            if p > 2:
+                many = many + self.tensors[p - 1]
+        return many
+
+    def taylor_term(self, theta: Float[np.ndarray, "B m"], p: int) -> Float[np.ndarray, " B"]:
+        """The term of degree p of the value."""
+        term = np.broadcast_to(self.tensors[p], (len(theta), *self.tensors[p].shape))
+        for q in range(p, 0, -1):
+            term = np.einsum("b...i,bi->b...", term, theta) / q
+        return term
+
+    def direct_value(self, theta: Float[np.ndarray, "B m"]) -> Float[np.ndarray, " B"]:
+        """k by the function itself, without the Taylor terms."""
+        return self._direct(self._values, theta)[0]
+
+    def value_and_gradient(self, theta: Float[np.ndarray, "B m"]) -> tuple[Float[np.ndarray, " B"], np.ndarray]:
+        """`(k, grad k)` at each row."""
+        near = np.abs(theta).max(axis=1) < self.radius
+        k, g = np.empty(len(theta)), np.empty(theta.shape)
+        if near.any():
+            k[near], g[near] = self._taylor(theta[near], 0), self._taylor(theta[near], 1)
+        if not near.all():
+            k[~near], g[~near] = self._direct(self._values, theta[~near])
+        return k, g
+
+    def hessian(self, theta: Float[np.ndarray, "B m"]) -> Float[np.ndarray, "B m m"]:
+        """`k''` at each row."""
+        near = np.abs(theta).max(axis=1) < self.radius
+        H = np.empty((*theta.shape, self.m))
+        if near.any():
+            H[near] = self._taylor(theta[near], 2)
+        if not near.all():
+            H[~near] = self._direct(self._hessians, theta[~near])
+        return H
+
+
+@dataclasses.dataclass(frozen=True)
+class NeuronFunctions(AbstractNeurons):
+    """The user's own neurons: JAX functions of one vector each, `functions` one per feature or a single shared one.
+
+    - `sizes`: how many parameters each takes, one number or one per function. Parameters are arrays (..., d, m) with m
+      the largest of them; what is beyond a neuron's own number is ignored, and its derivative is zero.
+
+    For the paper's own `k = a tanh a - (e^b - 1)^2`, say:
+
+        NeuronFunctions(lambda p: p[0] * jnp.tanh(p[0]) - jnp.expm1(p[1]) ** 2, 2)
+    """
+
+    functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]
+    sizes: int | Sequence[int]
+
+    def __post_init__(self) -> None:
+        for function in self._functions:
+            if not callable(function):
+                raise TypeError(f"`functions` must be functions of one JAX vector; got {function!r}.")
+        for size in self._sizes:
+            check_count(size, "sizes", least=1)
+        if len(self._sizes) not in (1, len(self._functions)) and len(self._functions) != 1:
+            raise ValueError(f"`functions` has {len(self._functions)} entries and `sizes` {len(self._sizes)}.")
+
+    @property
+    def _functions(self) -> tuple[Callable[[Any], Any], ...]:
+        return (self.functions,) if callable(self.functions) else tuple(self.functions)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self.sizes,) if isinstance(self.sizes, int | np.integer) else tuple(self.sizes)
+
+    @property
+    def order(self) -> int:
+        return 2
+
+    @property
+    def width(self) -> int:
+        return max(self._sizes)
+
+    @functools.cached_property
+    def _made(self) -> dict[tuple[int, int], Neuron]:
+        return {}
+
+    def neuron(self, i: int) -> Neuron:
+        """The function of feature `i`; features that share a function share what was compiled for it."""
+        functions, sizes = self._functions, self._sizes
+        function = functions[0] if len(functions) == 1 else functions[i]
+        m = int(sizes[0] if len(sizes) == 1 else sizes[i])
+        key = (id(function), m)
+        if key not in self._made:
+            self._made[key] = Neuron(function, m)
+        return self._made[key]
+
+    def check_features(self, d: int) -> None:
+        """Raise `ValueError` when there are not `d` functions (or one)."""
+        n = max(len(self._functions), len(self._sizes))
+        if n not in (1, d):
+            raise ValueError(f"`functions` gives {n} neurons and the data have {d} features; give one per feature.")
+
+    def _groups(self, d: int) -> list[tuple[Neuron, list[int]]]:
+        self.check_features(d)
+        found: dict[int, tuple[Neuron, list[int]]] = {}
+        for i in range(d):
+            neuron = self.neuron(i)
+            found.setdefault(id(neuron), (neuron, []))[1].append(i)
+        return list(found.values())
+
+    def _apply(self, theta: Array, free: int) -> Array:
+        theta = np.asarray(theta, dtype=float)
+        d, m = theta.shape[-2:]
+        out = np.zeros((*theta.shape[:-1], *(m,) * free))
+        for neuron, members in self._groups(d):
+            rows = theta[..., members, : neuron.m]
+            flat = rows.reshape(-1, neuron.m)
+            value = neuron.hessian(flat) if free == 2 else neuron.value_and_gradient(flat)[free]
+            own = (slice(0, neuron.m),) * free
+            out[(..., members, *own)] = value.reshape(*rows.shape[:-1], *value.shape[1:])
+        return out
+
+    def k(self, theta: Array) -> Array:
+        return self._apply(theta, 0)
+
+    def gradient(self, theta: Array) -> Array:
+        return self._apply(theta, 1)
+
+    def hessian(self, theta: Array) -> Array:
+        return self._apply(theta, 2)
+
+    def extreme_eigenvalues(self, d: int) -> tuple[Array, Array]:
+        self.check_features(d)
+        values = [np.linalg.eigvalsh(self.neuron(i).tensors[2]) for i in range(d)]
+        return np.array([v[0] for v in values]), np.array([v[-1] for v in values])
+
+    def invariants(self, theta: Array) -> None:
+        return None
