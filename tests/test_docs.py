@@ -40,7 +40,7 @@ def test_the_shell_tour_names_options_that_exist():
     lines = shell_lines()
     assert len(lines) >= 6
     asked = {
-        "run": ["run", "softmax-attention"],
+        **{f"run {name}": ["run", name] for name in SYSTEMS},
         "solve": ["solve", "max-margin"],
         "certify": ["certify", "max-margin"],
     }
@@ -55,9 +55,10 @@ def test_the_shell_tour_names_options_that_exist():
             assert (ROOT / words[1]).exists()
             continue
         assert words[0] == "omegalimit"
-        assert words[1] in ("list", "show", *asked)
+        command = " ".join(words[1:3]) if words[1] == "run" else words[1]
+        assert command in ("list", "show", *asked)
         for option in (word for word in words if word.startswith("--")):
-            assert option in text[words[1]], f"{option} of `{' '.join(words)}` is not an option of {words[1]}"
+            assert option in text[command], f"{option} of `{' '.join(words)}` is not an option of {command}"
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
