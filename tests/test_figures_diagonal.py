@@ -1,12 +1,10 @@
 """Figures of diagonal networks, from made-up records."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import xarray as xr
 
-from omegalimit.record import Record
+from _records import record
 from omegalimit.report.figures import diagonal
 
 NAMES = ["diagonal-path", "diagonal-loss", "diagonal-dual", "diagonal-rates", "diagonal-potential"]
@@ -56,26 +54,6 @@ def potential(depth: int) -> xr.Dataset:
             "flow_log10_alpha": ("run", [-1.0]),
             "flow_excess": ("run", [0.1 ** (depth - 1)]),
         }
-    )
-
-
-def record(arrays: dict[str, xr.Dataset]) -> Record:
-    return Record(
-        path=Path("nowhere"),
-        system="toy",
-        settings={},
-        seed=0,
-        verdicts=(),
-        counters=(),
-        not_applicable={},
-        notes=(),
-        arrays=arrays,
-        versions={},
-        threads={},
-        platform={},
-        started="",
-        cpu_seconds=None,
-        wall_seconds=None,
     )
 
 

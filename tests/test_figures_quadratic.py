@@ -1,12 +1,10 @@
 """Figures of positive quadratic networks, from made-up records."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import xarray as xr
 
-from omegalimit.record import Record
+from _records import record
 from omegalimit.report.figures import quadratic
 
 NAMES = ["quadratic-rates", "quadratic-concentration", "quadratic-recovery", "quadratic-trace", "quadratic-steps"]
@@ -85,26 +83,6 @@ def everything() -> dict[str, xr.Dataset]:
         "commuting/least-trace": least_trace(),
         "commuting/steps": steps(),
     }
-
-
-def record(arrays: dict[str, xr.Dataset]) -> Record:
-    return Record(
-        path=Path("nowhere"),
-        system="toy",
-        settings={},
-        seed=0,
-        verdicts=(),
-        counters=(),
-        not_applicable={},
-        notes=(),
-        arrays=arrays,
-        versions={},
-        threads={},
-        platform={},
-        started="",
-        cpu_seconds=None,
-        wall_seconds=None,
-    )
 
 
 def drawn(arrays: dict[str, xr.Dataset]) -> dict:

@@ -1,13 +1,11 @@
 """Figures of negative-shifted descent, from made-up records."""
 
-from pathlib import Path
-
 import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
 
-from omegalimit.record import Record
+from _records import record
 from omegalimit.report.figures import shifted
 from omegalimit.report.figures._shared import STYLE
 
@@ -85,26 +83,6 @@ ARRAYS = {
     "heads/shifted-spectrum": spectrum, "heads/shifted-risk": risk, "heads/shifted-sizes": sizes,
     "heads/shifted-prefix": prefix, "price/shifted-choice": choice,
 }  # fmt: skip
-
-
-def record(arrays: dict[str, xr.Dataset]) -> Record:
-    return Record(
-        path=Path("nowhere"),
-        system="negative-shifted-descent",
-        settings={},
-        seed=0,
-        verdicts=(),
-        counters=(),
-        not_applicable={},
-        notes=(),
-        arrays=arrays,
-        versions={},
-        threads={},
-        platform={},
-        started="",
-        cpu_seconds=None,
-        wall_seconds=None,
-    )
 
 
 def drawn(arrays):

@@ -1,15 +1,14 @@
 """Figures, table and progress, from made-up records."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.image import imread
 
+from _records import record
 from omegalimit.claims import Assumption, Kind, Verdict
-from omegalimit.record import Record
 from omegalimit.report import figures, table
 from omegalimit.report.progress import Lines, remaining, shown
 
@@ -41,26 +40,6 @@ def attention() -> xr.Dataset:
     return xr.Dataset(
         {"attention": (("stage", "input", "token"), stages), "selected": ("input", best), "best": ("input", best)},
         coords={"stage": ["start", "middle", "limit"]},
-    )
-
-
-def record(arrays: dict[str, xr.Dataset]) -> Record:
-    return Record(
-        path=Path("nowhere"),
-        system="toy",
-        settings={},
-        seed=0,
-        verdicts=(),
-        counters=(),
-        not_applicable={},
-        notes=(),
-        arrays=arrays,
-        versions={},
-        threads={},
-        platform={},
-        started="",
-        cpu_seconds=None,
-        wall_seconds=None,
     )
 
 
