@@ -284,6 +284,7 @@ def _sharpness(problem: ScaledProblem, U: np.ndarray) -> float:
 
     if N < 3:
         return float(np.linalg.eigvalsh(np.array([hessian(e) for e in np.eye(N)]))[-1])
+    # SciPy's constructor takes `matvec` by way of `__new__`, which type checkers do not see.
     operator = scipy.sparse.linalg.LinearOperator((N, N), matvec=hessian, dtype=float)  # pyright: ignore[reportCallIssue]
     start = np.random.default_rng(0).standard_normal(N)
     # Three digits are enough to compare with 2.

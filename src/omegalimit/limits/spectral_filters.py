@@ -28,7 +28,8 @@ blocks of bounded memory; `flow_blocks` hands the blocks out one by one, for a r
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -302,8 +303,6 @@ def descent_crossings(nu: float, k: int, *, eta: float) -> tuple[float, ...]:
     >>> [round(m, 2) for m in descent_crossings(1.3, 10, eta=0.225)]
     [0.12, 9.39]
     """
-    from scipy.optimize import brentq
-
     nu, eta = float(_parameter(nu, "nu")), _step_size(eta)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
         raise ValueError(f"`k` counts steps and must be a whole number, not negative; got {k!r}.")
@@ -321,15 +320,22 @@ def descent_crossings(nu: float, k: int, *, eta: float) -> tuple[float, ...]:
     low, high = -1.0, math.log1p(1 / e)
     while below(low) <= 0:  # the left side grows without end
         low *= 2
-    first = nu * math.exp(brentq(below, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps))  # pyright: ignore
+    first = nu * math.exp(_root(below, low, high))
     if k % 2 == 1:
         return (first,)
 
     def beyond(x: float) -> float:  # x = eta (m - nu) in (1, 2): log of m (x - 1)^k / nu, rising
         return math.log1p(x / e) + k * math.log(max(x - 1, tiny))
 
-    second = nu + brentq(beyond, 1.0, 2.0, xtol=1e-15, rtol=4 * np.finfo(float).eps) / eta  # pyright: ignore
-    return (first, second)
+    return (first, nu + _root(beyond, 1.0, 2.0) / eta)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """The zero of a function that changes its sign between `low` and `high`, to rounding."""
+    from scipy.optimize import brentq
+
+    found: Any = brentq(function, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps)
+    return float(found)
 
 
 def step_condition(m: ArrayLike, nu: float, *, eta: float) -> bool:

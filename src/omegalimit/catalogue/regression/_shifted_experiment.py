@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -133,9 +134,8 @@ class Draw:
 
         best = self.risk.best(negative_ridge_filter(self.m, SHARES * least))
         low, high = SHARES[max(best.index - 1, 0)], SHARES[min(best.index + 1, SHARES.size - 1)]
-        fine = minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
-        found = float(getattr(fine, "fun"))  # noqa: B009 - SciPy's result has its fields by name at run time only
-        return (found, float(getattr(fine, "x"))) if found < best.risk else (best.risk, float(SHARES[best.index]))  # noqa: B009
+        fine: Any = minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
+        return (float(fine.fun), float(fine.x)) if fine.fun < best.risk else (best.risk, float(SHARES[best.index]))
 
     @functools.cached_property
     def ridge(self) -> float:
