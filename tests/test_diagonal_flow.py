@@ -10,8 +10,10 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omegalimit.flows import DiagonalEnding, diagonal_descent, diagonal_flow
+from omegalimit.flows import DiagonalEnding, _stiff, diagonal_descent, diagonal_flow
+from omegalimit.flows._explicit import between, explicit_error, explicit_step
 from omegalimit.models import NeuronFunctions, PowerDifference, ProductNeurons
+from omegalimit.models.diagonal import WeightedSquares
 
 LN10 = math.log(10)
 X = np.array([[1, 0.5, 0.7, 0], [0.5, 1, 0.1, 0.7]])
@@ -338,6 +340,75 @@ def test_functions_against_the_family_they_are():
     np.testing.assert_allclose(functions.limit, family.limit, rtol=1e-6)
     np.testing.assert_allclose([a.time for a in functions.activations], [a.time for a in family.activations], rtol=1e-6)
     np.testing.assert_allclose(functions.plateaus[0].leaves_in, family.plateaus[0].leaves_in, rtol=1e-6)
+
+
+def test_weighted_squares_against_the_weights_and_against_functions():
+    p, q = (0.5, 2.0, 1.0, 3.0), (1.0, 0.25, 3.0, 2.0)
+    model, shape = WeightedSquares(p, q), fixture_shape()
+    fast = diagonal_flow(model, X, Y, shape=shape, log_s=math.log(0.1))
+    plain = diagonal_flow(model, X, Y, shape=shape, log_s=math.log(0.1), coordinates="weights", rtol=1e-11)
+    np.testing.assert_allclose(fast.limit, plain.limit, atol=1e-8)
+    np.testing.assert_allclose(fast.components[-1], plain.components[-1], atol=1e-8)
+    # A power of the weights: its error is a few of a step's errors, over some hundred steps.
+    assert 0 < plain.drift <= 300 * plain.drift_slack
+    functions = NeuronFunctions(
+        [lambda t, a=a, b=b: a * t[0] ** 2 - b * t[1] ** 2 for a, b in zip(p, q, strict=True)], 2
+    )
+    far, table = (diagonal_flow(m, X, Y, shape=shape, log_s=-20 * LN10) for m in (model, functions))
+    np.testing.assert_allclose(table.limit, far.limit, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(table.integral, far.integral, atol=1e-8)
+    assert table.order == far.order
+    np.testing.assert_allclose(table.plateaus[0].leaves_in, far.plateaus[0].leaves_in, rtol=1e-9)
+
+
+# The integrator.
+
+
+def test_explicit_steps_have_their_order_and_an_error_that_bounds_them():
+    """On a rotation with growth: `e^{t/2}` times a turn by t."""
+
+    def field(y):
+        return np.stack([0.5 * y[..., 0] - y[..., 1], y[..., 0] + 0.5 * y[..., 1]], axis=-1)
+
+    def exact(t):
+        return math.exp(0.5 * t) * np.array([math.cos(t), math.sin(t)])
+
+    start, shares, ends, inner = np.array([1.0, 0.0]), np.arange(1, 6) / 6, [], []
+    for h in (1.0, 0.5):
+        step = explicit_step(field, start, field(start), h)
+        assert step is not None
+        ends.append(np.abs(step.end - exact(h)).max())
+        assert ends[-1] < explicit_error(step, 1.0)
+        (found,) = between(field, [step], shares)
+        inner.append(np.abs(found - [exact(h * x) for x in shares]).max())
+    # Locally of order 9 at the end, and for this field a little more, and 8 between; a wrong digit makes it 1.
+    assert 8.7 < math.log2(ends[0] / ends[1]) < 10
+    assert math.log2(inner[0] / inner[1]) == pytest.approx(8, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "log_s"), [(PowerDifference(2), -30 * LN10), (ProductNeurons(3), -3 * LN10)], ids=["two", "three"]
+)
+def test_explicit_steps_and_the_stiff_method_alone_agree(model, log_s, monkeypatch):
+    shape = np.random.default_rng(8).uniform(0.5, 2, (4, model.width))
+    mixed = diagonal_flow(model, X, Y, shape=shape, log_s=log_s)
+    monkeypatch.setattr(_stiff, "NOISY", 1.0)
+    alone = diagonal_flow(model, X, Y, shape=shape, log_s=log_s)
+    assert mixed.cost.n_steps < alone.cost.n_steps
+    assert mixed.order == alone.order
+    np.testing.assert_allclose(mixed.limit, alone.limit, atol=1e-8)
+    np.testing.assert_allclose(mixed.integral, alone.integral, rtol=1e-8)
+    # At half of k at a rest, which is read at a node: where the rest is short, another node's k is another.
+    np.testing.assert_allclose(
+        [event.time for event in mixed.activations], [event.time for event in alone.activations], rtol=1e-5
+    )
+    # The record has places within explicit steps: one in each of three transitions, where k moves fastest.
+    fastest = np.argsort(np.abs(np.diff(mixed.k, axis=0)).max(axis=1))[::-1]
+    for event in mixed.activations[:3]:
+        j = next(int(j) for j in fastest if abs(mixed.time[j] / event.time - 1) < 0.02)
+        there = diagonal_flow(model, X, Y, shape=shape, log_s=log_s, until=float(mixed.time[j] + mixed.time_low[j]))
+        # A step's 1e-9 in time, over some tens of steps, where k changes by ten to a hundred per unit of it.
+        np.testing.assert_allclose(there.limit, mixed.k[j], atol=1e-6)
 
 
 # Endings.

@@ -9,7 +9,7 @@ import pytest
 
 from _double import in_double
 from omegalimit.models.definition import Answer, check_definition
-from omegalimit.models.diagonal import Neuron, NeuronFunctions, PowerDifference, ProductNeurons
+from omegalimit.models.diagonal import Neuron, NeuronFunctions, PowerDifference, ProductNeurons, WeightedSquares
 
 
 def three(p):
@@ -27,10 +27,11 @@ FAMILIES = [
     ProductNeurons(5),
     PowerDifference(2),
     PowerDifference(4),
+    WeightedSquares((1.0, 0.5, 2.0, 3.0), (1.0, 2.0, 0.25, 3.0)),
     NeuronFunctions([three, three, two, two], [3, 3, 2, 2]),
     NeuronFunctions(two, 2),
 ]
-NAMES = ["product-2", "product-3", "product-5", "power-2", "power-4", "functions", "one-function"]
+NAMES = ["product-2", "product-3", "product-5", "power-2", "power-4", "weighted", "functions", "one-function"]
 
 
 @pytest.mark.parametrize("model", FAMILIES, ids=NAMES)
@@ -101,9 +102,11 @@ def test_extreme_eigenvalues():
     assert ProductNeurons(2).extreme_eigenvalues(3)[0].tolist() == [-1, -1, -1]
     assert PowerDifference(2).extreme_eigenvalues(1)[1].tolist() == [2]
     assert ProductNeurons(3).extreme_eigenvalues(1)[1].tolist() == [0]
+    weighted = FAMILIES[5].hessian(np.zeros((4, 2)))
+    np.testing.assert_array_equal(FAMILIES[5].extreme_eigenvalues(4), [weighted[:, 1, 1], weighted[:, 0, 0]])
 
 
-@pytest.mark.parametrize("model", FAMILIES[:5], ids=NAMES[:5])
+@pytest.mark.parametrize("model", FAMILIES[:6], ids=NAMES[:6])
 def test_invariants_do_not_change_along_the_gradient(model):
     theta = np.random.default_rng(3).uniform(0.3, 1.5, (4, model.width))
     g = model.gradient(theta)
@@ -128,6 +131,12 @@ def test_what_is_refused():
         ProductNeurons(1)
     with pytest.raises(TypeError, match=r"^`power` must be an integer; got 2\.5\.$"):
         PowerDifference(2.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"^`q` must be positive and finite; got -1\.0\.$"):
+        WeightedSquares((1.0,), (-1.0,))
+    with pytest.raises(ValueError, match=r"^`p` has 1 entries and `q` 2; give one a feature\.$"):
+        WeightedSquares((1.0,), (1.0, 2.0))
+    with pytest.raises(ValueError, match=r"^`p` gives 4 neurons and the data have 3 features; give one per feature\.$"):
+        FAMILIES[5].extreme_eigenvalues(3)
     with pytest.raises(ValueError, match=r"^`functions` gives 4 neurons and the data have 3 features; give one per f"):
         FAMILIES[-2].k(np.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"^`functions` has 2 entries and `sizes` 3\.$"):
@@ -171,6 +180,21 @@ def test_unbounded_only_on_the_curve_that_the_start_selects():
     unknown = answers(two, 2)[name]
     assert unknown.answer is Answer.UNDECIDED
     assert unknown.text.startswith("it depends on the signs of the start, and none was given: ")
+
+
+def test_a_function_is_compiled_once_and_others_apart():
+    again = NeuronFunctions(two, 2).neuron(0)
+    assert again is FAMILIES[-1].neuron(0)
+    first, second = (NeuronFunctions(lambda p, c=c: c * (p[0] ** 2 - p[1] ** 2), 2) for c in (1.0, 3.0))
+    theta = np.array([[0.7, 0.2]])
+    assert second.k(theta) == pytest.approx(3 * first.k(theta), rel=1e-14)
+
+
+def test_many_rows_are_evaluated_in_parts():
+    theta = np.random.default_rng(6).uniform(0.5, 1, (600, 2))
+    k, g = FAMILIES[-1].neuron(0).value_and_gradient(theta)
+    np.testing.assert_allclose(k, theta[:, 0] * np.tanh(theta[:, 0]) - np.expm1(theta[:, 1]) ** 2, rtol=1e-12)
+    assert g.shape == (600, 2)
 
 
 def test_growth_like_a_logarithm_is_left_undecided():

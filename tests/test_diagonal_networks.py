@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from omegalimit.catalogue.regression import _diagonal_claims as claims
+from omegalimit.catalogue.regression import _diagonal_manifolds as manifolds
 from omegalimit.catalogue.regression._diagonal_arrays import accumulated_forces
 from omegalimit.catalogue.regression._diagonal_claims import monotone_bottleneck
 from omegalimit.catalogue.regression._diagonal_data import instance
@@ -21,6 +22,7 @@ from omegalimit.catalogue.regression._diagonal_models import (
     square_difference,
     weighted_squares,
 )
+from omegalimit.catalogue.regression._diagonal_potentials import exact_potential, run_potential
 from omegalimit.catalogue.regression._diagonal_prediction import Prediction
 from omegalimit.catalogue.regression._diagonal_ties import tie_entropy
 from omegalimit.catalogue.regression.diagonal_networks import DiagonalNetworks
@@ -279,6 +281,175 @@ def test_the_estimate_of_the_approach_is_right_within_a_factor_of_ten():
                 assert abs(math.log(measured) - e.log_approach(p)) < math.log(10)
 
 
+# Faults that were reported: each of these gave a wrong verdict, or none.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"depth": 5, "seed": 1},
+        {"depth": 5, "shape": "zero-balanced"},
+        {"depth": 5, "deep_s": 1e-10},
+        {"depth": 3, "deep_s": 1e-12, "n": 2, "d": 5},
+    ],
+)
+def test_errors_below_the_tolerance_of_the_flow_say_nothing_about_the_exponent(options):
+    # h reaches 1e15 and beyond: the predicted errors are 1e-15, and what is measured there is the flow's own 1e-9.
+    findings = DiagonalNetworks(model="product", **options).check()
+    assert all_hold(findings)
+    left_out = only(findings, "jump-times").details["left_out"]
+    assert left_out == [h for h in only(findings, "jump-times").details["h"] if h > 1e9]
+    assert len(left_out) == 1
+
+
+def test_a_growth_time_that_is_off_by_1e_6_is_seen_where_the_flow_can_tell():
+    made, network = instance(sparse_regression(seed=1)), deep(8, 5, "random", 1, 0)
+    runs = run_several(network, made, [log_start(5, h) for h in (1e3, 1e4, 1e9)])
+    assert claims.jump_times(runs).outcome is HOLDS
+    p = runs[0].prediction
+    wrong = [
+        dataclasses.replace(run, prediction=Prediction(made.X, made.y, p.t_plus * (1 + 1e-6), p.t_minus * (1 + 1e-6)))
+        for run in runs
+    ]
+    assert claims.jump_times(wrong).outcome is FAILS
+    assert claims.dual_certificate(wrong).outcome is FAILS
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_equal_layers_that_would_need_another_sign_make_no_jump(tmp_path, depth):
+    # k = a^2 or a^3 from equal layers stays positive, and y = -2 x: a path without steps, with errors exactly zero.
+    c = np.random.default_rng(0).standard_normal(4)
+    file = saved(tmp_path, c[:, None], -2 * c)
+    findings = DiagonalNetworks(model="product", depth=depth, shape="equal", data=file).check()
+    assert FAILS not in outcomes(findings).values()
+    assert only(findings, "jump-times").undecided == "the path makes no jump: there is no time to measure."
+    dual = only(findings, "dual-certificate")
+    assert (dual.outcome, dual.measured, dual.unit) == (HOLDS, 0.0, "relative error")
+    assert dual.outside_theorem
+    name = "one smallest weight in each start" if depth > 2 else "start orthogonal to no extreme eigenvector"
+    assert {a.name: a.holds for a in dual.assumptions}[name] is False
+    assert only(findings, "modified-l1-limit").outcome is INCONCLUSIVE
+    assert "descent-curved does not apply: with layers of equal size every manifold is a plane." in findings.notes
+
+
+def test_equal_layers_of_two_have_one_sign_and_its_path():
+    findings = DiagonalNetworks(model="product", depth=2, shape="equal", n=3, d=10, sparsity=1, s=1e-40, seed=4935)
+    findings = findings.check()
+    assert all_hold(findings)
+    assert only(findings, "modified-l1-limit").outside_theorem
+    assert (only(findings, "modified-l1-limit").details["limit"] >= 0).all()
+    assert only(findings, "not-plain-l1").measured > 1  # the plain norm's optimum needs both signs
+    assert ("invariant-manifolds", "descent-curved") not in outcomes(findings)
+
+
+def test_a_neuron_that_starts_at_zero_is_refused_with_its_start():
+    shape = np.array([[1.0, 0.5], [0.0, 0.0]])
+    neuron = lambda p: p[0] ** 2 - p[1] ** 2  # noqa: E731 - a neuron as a user writes it
+    findings = DiagonalNetworks().check_neurons(neuron, 2, shape=shape, data=tied_regression())
+    (verdict,) = findings.verdicts
+    assert verdict.outcome is FAILS
+    (refuted,) = [c for c in verdict.details["conditions"] if c["answer"] == "fail"]
+    assert refuted["text"] == "the start is zero, where the gradient is zero: it never moves."
+    assert refuted["features"] == [1]
+    np.testing.assert_array_equal(refuted["witness"], [0, 0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "square-difference", "s": 0.1, "seed": 1},
+        {"model": "square-difference", "s": 0.1, "seed": 2},
+        {"model": "square-difference", "s": 1e-3, "seed": 1},
+        {"model": "weighted-squares", "s": 0.1, "seed": 1},
+        {"model": "weighted-squares", "s": 1e-4, "seed": 1},
+        {"model": "product", "depth": 2, "s": 1e-3, "seed": 11},
+        {"model": "product", "deep_s": 0.1},
+    ],
+)
+def test_a_start_that_is_too_large_is_never_a_refutation(options):
+    findings = DiagonalNetworks(**options).check()
+    assert FAILS not in outcomes(findings).values()
+    assert INCONCLUSIVE in outcomes(findings).values()
+    for v in findings.verdicts:
+        if v.outcome is INCONCLUSIVE and not v.measured <= v.bound:
+            assert v.undecided is not None
+            assert v.undecided.endswith("take a smaller `s`.")
+
+
+@pytest.mark.parametrize("log10_s", [-1, -2, -6, -20, -60])
+def test_the_exact_potential_of_the_start_bounds_the_excess(log10_s):
+    made = instance(sparse_regression(seed=1))
+    for network in (square_difference(8, "random", 1, 0), deep(8, 2, "random", 1, 0)):
+        e = run_experiment(network, made, log10_s * math.log(10))
+        measured, _ = e.prediction.excess(e.limit)
+        assert e.excess_of_start is not None
+        # Two witnesses of one number: a convex problem of this start, and the flow; its steps are right to 1e-9.
+        assert measured == pytest.approx(e.excess_of_start, rel=1e-6, abs=1e-8)
+        assert claims.limit_bound(e) <= min(1 / e.h, e.excess_of_start) + claims.FLOOR
+        # The estimate for networks without a potential, where the excess is neither rounding nor of order one.
+        if 1e-9 < measured < 0.1:
+            assert abs(math.log(measured / e.estimated_excess())) < math.log(10)
+
+
+def test_a_limit_that_is_off_by_1e_5_is_seen_from_1e_60():
+    e = run_experiment(square_difference(4, "random", 0, 0), instance(saddle_regression()), -60 * math.log(10))
+    assert claims.modified_l1_limit(e).outcome is HOLDS
+    # Along the kernel of X, so that it still interpolates.
+    kernel = np.linalg.svd(e.prediction.X)[2][-1]
+    off = dataclasses.replace(e.flow, k=np.vstack([e.flow.k, e.limit + 1e-4 * kernel]))
+    wrong = dataclasses.replace(e, flow=off)
+    assert claims.modified_l1_limit(wrong).outcome is FAILS
+    assert claims.plain_l1(wrong).outcome is FAILS
+
+
+def test_descent_that_is_cut_short_is_compared_only_where_it_has_arrived(monkeypatch):
+    made, network = instance(sparse_regression(seed=1)), deep(8, 3, "random", 1, 0)
+    assert manifolds.curved_left(network, made).outcome is HOLDS
+    monkeypatch.setattr(manifolds, "MOST_STEPS", 50)
+    v = manifolds.curved_left(network, made)
+    assert v.outcome is INCONCLUSIVE
+    assert v.undecided is not None
+    assert re.fullmatch(
+        r"descent reaches \d+% of the flow's time in 50 steps: the drifts do not compare\.", v.undecided
+    )
+
+
+def test_a_potential_with_nothing_to_select_says_so():
+    made = instance(RegressionData(X=np.array([[2.0, 1.0], [0.0, 1.0]]), y=np.array([1.0, -1.0])))
+    v = exact_potential(run_potential(made, 3, 0.5))
+    assert v.outcome is INCONCLUSIVE
+    assert v.undecided == ("`X k = y` has one solution only on these data: there is nothing to select, at any `alpha`.")
+    # One weight is zero in both norms: the columns are orthogonal to it.
+    made = instance(RegressionData(X=np.array([[2.0, 0.0]]), y=np.array([1.0])))
+    assert exact_potential(run_potential(made, 3, 0.5)).undecided == (
+        "the least plain l1 and the least Euclidean norm are one point on these data: nothing tells them apart."
+    )
+
+
+SQUARES = lambda p: p[0] ** 2 - p[1] ** 2  # noqa: E731 - a neuron as a user writes it
+
+
+@pytest.mark.parametrize(
+    ("functions", "sizes", "message"),
+    [
+        (
+            3,
+            2,
+            "`functions` must be a function of one JAX vector, or a sequence of them, one a feature; got 3.",
+        ),
+        (SQUARES, 2.5, "`sizes` must be a whole number, or a sequence of them, one a feature; got 2.5."),
+        (
+            lambda p: p[0] ** 2 - 1j * p[1] ** 2,
+            2,
+            "a neuron's function must return a real number; it returns complex128. Take the part you mean.",
+        ),
+    ],
+)
+def test_neurons_that_are_none_are_refused(functions, sizes, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        DiagonalNetworks().check_neurons(functions, sizes, shape=np.ones((2, 2)), data=tied_regression())
+
+
 # Instruments.
 
 
@@ -449,8 +620,7 @@ def test_signs_that_a_balanced_start_cannot_take_leave_the_limit_open():
         (
             np.ones((1, 201)),
             np.ones(1),
-            "{file}: 201 features; the flow takes up to 200. The path alone has no such limit: "
-            "omegalimit.solvers.saddle_path.",
+            "{file}: 201 features; the flow takes up to 200. The path alone has no such limit: omegalimit.saddle_path.",
         ),
     ],
 )

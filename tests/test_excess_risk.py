@@ -1,5 +1,6 @@
 """Excess risk against its definition with the covariance written out, and the laws of the spectrum against draws."""
 
+import dataclasses
 import math
 import re
 
@@ -456,3 +457,106 @@ def test_a_weak_head_is_seen_where_the_page_says():
         np.linalg.eigvalsh(spike_design(200, (0.3,), flat_tail(0.025, 8000), seed=s).gram / 200)[-1] for s in range(6)
     ]
     assert abs(np.mean(tops) - 1.3932) < 4 * 0.3 * math.sqrt(2 / 200) * math.sqrt(2 / 6)
+
+
+def test_a_filter_that_has_diverged_has_an_infinite_risk_and_is_not_the_best():
+    X, Sigma, b = small()
+    risk = ExcessRisk.from_design(X, b, covariance=Sigma, sigma=0.1)
+    nu = 1.05 * float(np.median(risk.m))
+    f = flow_filter(risk.m, nu, np.array([math.inf, 1 / nu, 500 / nu]))
+    expected = risk.expected(f)
+    assert expected[0] == expected[2] == math.inf  # squares of e^500 among the last
+    assert risk.best(f) == (expected[1], 1)
+    assert risk.expected(f[0]) == risk.bias(f[0]) == risk.variance(f[0]) == math.inf
+    assert risk.given(f[0], np.ones(risk.n)) == math.inf
+    # A mode that carries neither signal nor noise counts as well.
+    silent = dataclasses.replace(risk, c=np.zeros_like(risk.c), sigma=0.0)
+    assert silent.expected(f[0]) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.given(np.ones(12), np.ones(5)),
+         "`noise` needs one value for each of the 12 observations; got shape (5,)."),
+        (lambda r: r.best(np.full((1, 12), math.nan)),
+         "`f[0, 0]` is NaN; a filter that has diverged is infinite there."),
+        (lambda r: r.best(np.empty((0, 12))), "there is no filter among `f` to choose from."),
+    ],
+)  # fmt: skip
+def test_bad_arguments_of_risks_are_told(call, message):
+    X, Sigma, b = small()
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call(ExcessRisk.from_design(X, b, covariance=Sigma, sigma=0.1))
+
+
+def test_a_covariance_that_is_none_is_refused():
+    X, Sigma, b = small()
+
+    def refused(covariance):
+        with pytest.raises(ValueError, match=r"^`covariance` ") as caught:
+            ExcessRisk.from_design(X, b, covariance=covariance, sigma=0.1)
+        return str(caught.value)
+
+    assert refused(-np.ones(30)) == "`covariance` has the negative variance -1; variances are 0 at least."
+    assert re.fullmatch(
+        r"`covariance` has the negative eigenvalue -[\d.]+; it must be positive semidefinite\.", refused(-Sigma)
+    )
+    lopsided = np.eye(30)
+    lopsided[3, 7] = 0.5
+    assert refused(lopsided) == "`covariance` is not symmetric: entry [3, 7] is 0.5, and [7, 3] is 0."
+    # Singular, rounded, at any scale: all that a covariance may be.
+    for scale in (1e-150, 1.0, 1e150):
+        ExcessRisk.from_design(X, b, covariance=np.outer(b, b) * scale, sigma=0.1)
+    with pytest.raises(TypeError, match=r"^`sigma` must hold real numbers; it holds text"):
+        ExcessRisk.from_design(X, b, covariance=Sigma, sigma="a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: spike_design(20, 1.0, flat_tail(0.1, 90)), ValueError,  # type: ignore[arg-type]
+         "`head` must be a list of variances; got shape ()."),
+        (lambda: spike_design(20, [1.0], 0.025), TypeError,  # type: ignore[arg-type]
+         "`tail` must be a `Tail`, as `flat_tail(level, count)` makes one; got 0.025."),
+        (lambda: spike_design(20, [1.0], flat_tail(0.1, 90), sigma="a"), TypeError,  # type: ignore[arg-type]
+         "`sigma` must hold real numbers; it holds text (dtype <U1)."),
+    ],
+)  # fmt: skip
+def test_arguments_of_designs_that_are_of_another_type_are_told(call, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("n", "aspect", "head"),
+    [
+        (40, 40, (4.0, 0.4)),
+        (60, 10, (8.0, 4.0, 2.0, 1.0)),
+        (60, 40, tuple(0.5 + 0.1 * i for i in range(12))),
+        (40, 3, ()),
+    ],
+)
+def test_the_lower_edge_is_where_draws_have_it(n, aspect, head):
+    """Heads take rows: twelve of them in sixty move the edge by more than all that is allowed here."""
+    level, draws = 1 / aspect, 400
+    law = spectrum_law.lower_edge(n, n * aspect, level=level, head=head)
+    rng = np.random.default_rng(0)
+    least = []
+    for _ in range(draws):
+        X = rng.standard_normal((n, len(head))) * np.sqrt(head)
+        least.append(np.linalg.eigvalsh((X @ X.T + level * wishart(n, n * aspect, rng)) / n)[0])
+    assert abs(np.mean(least) - law.mean) <= law.error + 4 * law.deviation / math.sqrt(draws)
+    assert 0.8 <= np.std(least) / law.deviation <= 1.1  # 4 / sqrt(2 draws) is 0.14; the deviation allows for its error
+    if len(head) == 12:
+        without = spectrum_law.lower_edge(n, n * aspect, level=level, head=())
+        assert abs(np.mean(least) - without.mean) > without.error + 4 * without.deviation / math.sqrt(draws)
+
+
+def test_the_lower_edge_needs_rows_beside_the_heads():
+    message = (
+        "the bulk's lower edge needs more observations than heads and more tail dimensions than observations; got "
+        "n = 3, 2 heads and 90 dimensions."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        spectrum_law.lower_edge(3, 90, level=0.1, head=(1.0, 2.0))

@@ -185,3 +185,18 @@ def test_two_layers():
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=r"^" + re.escape(message) + r"$"):
         call()
+
+
+def test_a_sign_that_two_layers_never_take_has_no_time():
+    found = two_layer_growth_times([-1.0, -1.0], [1.0, 1.0], no_minus=np.array([True, False]))
+    np.testing.assert_array_equal(found.t_minus, [np.inf, 1.0])
+    np.testing.assert_array_equal(found.t_plus, [1.0, 1.0])
+    np.testing.assert_array_equal(found.outside, [True, False])
+    assert found.note == (
+        "1 of 2 features (index 0) start orthogonal to an extreme eigenvector: outside the theorem; that sign cannot "
+        "be reached."
+    )
+    with pytest.raises(
+        ValueError, match=r"^`no_plus` must be true or false, one or \(2,\); got int64 of shape \(3,\)\.$"
+    ):
+        two_layer_growth_times([-1.0, -1.0], [1.0, 1.0], no_plus=np.zeros(3, int))

@@ -281,3 +281,24 @@ def test_a_wrong_path_is_found_out():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=rf"^{re.escape(message)}$"):
         call(*normal(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (
+            [[1e300, 1e-300], [0.0, 1e-300]],
+            [1.0, 1.0],
+            "Feature 1 is so small that the largest column is 3e+120 times larger or more; double precision holds no "
+            "path of both. Rescale or drop it.",
+        ),
+        (
+            [[1e300, 1e300], [0.0, 1e300]],
+            [1e300, 1e300],
+            "The penalties, of the size of X'y, leave double precision; bring `X` or `y` nearer to one.",
+        ),
+    ],
+)
+def test_sizes_are_told_in_the_words_of_the_lasso(X, y, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        LassoPath(np.array(X), np.array(y))

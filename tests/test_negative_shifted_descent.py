@@ -10,10 +10,17 @@ import pytest
 
 from omegalimit.catalogue.regression import _shifted_filters as filters
 from omegalimit.catalogue.regression._shifted_experiment import flat_setting
-from omegalimit.catalogue.regression._shifted_risks import beats_rescaling, interval
-from omegalimit.catalogue.regression._shifted_spectra import floor_critical_path
+from omegalimit.catalogue.regression._shifted_risks import (
+    beats_endpoints,
+    beats_rescaling,
+    head_worth_amplifying,
+    interval,
+    noise_of,
+)
+from omegalimit.catalogue.regression._shifted_spectra import bulk_barrier, floor_critical_path, sigmas
 from omegalimit.catalogue.regression.negative_shifted_descent import NegativeShiftedDescent
 from omegalimit.claims import Outcome
+from omegalimit.data.spike_designs import Tail
 from omegalimit.limits.spectral_filters import flow_filter, rescaling_filter
 from omegalimit.record import plain
 
@@ -383,3 +390,204 @@ def test_runs_on_tall_data_cost_what_their_columns_cost(tmp_path):
     assert pole.details["m_min"] * unit == pytest.approx(findings.settings["chosen"]["smallest_eigenvalue"], rel=1e-10)
     formula = next(v for v in findings.verdicts if v.claim == "filter-formula")
     assert formula.details["n"] == formula.details["d"] == 6
+
+
+# Bounds that are derived: they hold on awkward data, and what is wrong still fails.
+
+
+def weak(seed, n=60, d=3):
+    """Columns over five decades, and a response along the weakest direction: `X'y` is what cancellation leaves."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * 10.0 ** -np.sort(rng.uniform(0, 5, d))
+    X -= X.mean(axis=0)
+    return X, np.linalg.svd(X, full_matrices=False)[0][:, -1]
+
+
+def test_the_filters_bound_knows_what_cancels_in_the_data():
+    for seed in range(40):
+        rows = filters.Rows.of(*weak(seed))
+        for dynamics in ("flow", "descent"):
+            verdict = filters.filter_formula(rows, dynamics=dynamics)
+            assert verdict.outcome is Outcome.HOLDS
+            assert verdict.bound < 1e-3
+
+
+def test_a_wrong_filter_still_fails():
+    for seed in range(5):
+        rows = filters.gaussian_rows(40, 12, seed=seed, even=True)
+        # Steps so small that the two filters differ by (eta m) / 2 at most, 5e-4.
+        eta = 1e-3 / float(rows.m[-1])
+        for dynamics, other in (("flow", "descent"), ("descent", "flow")):
+            assert filters.filter_formula(rows, dynamics=dynamics, eta=eta).outcome is Outcome.HOLDS
+            verdict = filters.filter_formula(rows, dynamics=dynamics, judged_by=other, eta=eta)
+            assert verdict.outcome is Outcome.FAILS
+    for seed in range(40):
+        rows = filters.Rows.of(*weak(seed))
+        wrong = dataclasses.replace(rows, m=rows.m * (1 + 1e-6))  # eigenvalues wrong in the seventh digit
+        assert filters.filter_formula(wrong, dynamics="descent").outcome is Outcome.FAILS
+
+
+@pytest.mark.parametrize("scales", [(1, 0.6, 0.05), (1, 0.5, 0.05)])
+def test_the_pole_is_found_on_columns_of_different_sizes(tmp_path, scales):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, 3)) * scales
+        path = write(tmp_path / f"{seed}.npz", X, X[:, 0] + rng.standard_normal(40))
+        for verdict in NegativeShiftedDescent(data=path, seed=seed).check().verdicts:
+            assert verdict.outcome is Outcome.HOLDS
+            assert verdict.claim != "endpoint-pole" or verdict.bound < 1e-6
+
+
+def test_a_pole_in_the_wrong_place_fails():
+    rows = filters.gaussian_rows(40, 12, seed=0, even=True)
+    wrong = dataclasses.replace(rows, m=np.r_[rows.m[0] * (1 + 1e-5), rows.m[1:]])
+    verdict = filters.endpoint_pole(wrong)
+    assert verdict.outcome is Outcome.FAILS
+    assert verdict.measured == pytest.approx(1e-5, rel=0.1)  # the runs' own end stays where it was
+
+
+def test_two_eigenvalues_that_a_run_cannot_tell_apart_are_undecided_or_right():
+    X = np.diag(np.sqrt(3 * np.array([1e-3, 1.00001e-3, 1.0])))
+    verdict = filters.endpoint_pole(filters.Rows.of(X))
+    assert verdict.outcome is Outcome.HOLDS
+    assert verdict.bound == pytest.approx(1e-5, rel=0.1)  # any mixture of the two lies as near
+
+
+def test_the_endpoints_bound_knows_the_decomposition():
+    """Three columns, whose decomposition may be off by tens of eps."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        rows = filters.Rows.of(rng.standard_normal((3, 3)))
+        if rows.m[-1] / rows.m[0] < 1e3:
+            assert filters.anti_shrinkage(rows).outcome is Outcome.HOLDS
+    wrong = dataclasses.replace(rows, m=rows.m * np.array([1.0, 1 + 1e-9, 1.0]))
+    assert filters.anti_shrinkage(wrong).outcome is Outcome.FAILS
+
+
+def test_a_shift_that_has_not_begun_to_act_has_no_crossing_to_look_for():
+    verdict = filters.one_crossing_flow([(1e-9, 1.0)])
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.undecided is not None
+    for nu in (1e-3, 1e-2, 0.1, 10.0):
+        assert filters.one_crossing_flow([(nu, 1.0)]).outcome is Outcome.HOLDS
+
+
+# Heads, draws and the barrier.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n": 100, "head": tuple(0.5 + 0.1 * i for i in range(20))},
+        {"n": 100, "head": (8.0, 4.0, 2.0, 1.0, 0.5), "draws": 30, "seed": 4},
+        {"n": 40, "draws": 200, "sizes": (20, 40)},
+        {"n": 20, "aspect": 3.0, "draws": 200, "sizes": (20, 40)},
+    ],
+)
+def test_the_barrier_stands_whatever_the_heads_and_draws(options):
+    assert bulk_barrier(NegativeShiftedDescent(**options).several()).outcome is Outcome.HOLDS
+
+
+def test_a_barrier_of_other_rows_fails():
+    """Rows that are correlated a little, or a tail of the same trace on two levels, move the edge by more."""
+    system = NegativeShiftedDescent(n=100, draws=30)
+    setting = system.setting(system.head)
+    assert bulk_barrier(setting.draws(30, seed=0, role=0)).outcome is Outcome.HOLDS
+    level, half = setting.tail.eigenvalues[0], setting.tail.size // 2
+    for wrong in (
+        dataclasses.replace(setting, row_correlation=0.3),
+        dataclasses.replace(setting, tail=Tail(eigenvalues=(1.5 * level, 0.5 * level), counts=(half, half))),
+    ):
+        assert bulk_barrier(wrong.draws(30, seed=0, role=0)).outcome is Outcome.FAILS
+
+
+def test_the_worst_of_many_directions_is_allowed_what_many_deviate():
+    assert sigmas(1) == pytest.approx(4.0, abs=1e-12)
+    # A Gaussian lies 5.06 deviations above its mean with probability 2.1e-7.
+    assert 0.5 * math.erfc(sigmas(150) / math.sqrt(2)) == pytest.approx(3.1671241833e-5 / 150, rel=1e-6)
+    assert (
+        floor_critical_path(NegativeShiftedDescent(n=40, draws=100, sizes=(20, 40)).several()).outcome is Outcome.HOLDS
+    )
+
+
+# Conditions of the theorem that options can break.
+
+
+def outside(verdict):
+    return [a.name for a in verdict.assumptions if a.holds is False]
+
+
+LOUD = "noise low enough for every head: n a b^2 / (sigma^2 (1 + w^2/lh^2)) > 1"
+HIDDEN = "noise hidden in the tail over the signal that is missed: ratio < 1"
+APART = "heads apart: sqrt(lh lh'/n) / |lh - lh'| < 1/3"
+OWN = "sampled correlations leave every head its missing signal: ratio < 1"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, []),
+        ({"sigma": 10.0}, [LOUD, HIDDEN]),
+        ({"head": (4.0, 4.0)}, [APART]),
+        ({"head": (100.0, 1.0)}, [OWN]),
+        ({"head": (1000.0, 10.0, 0.5)}, [OWN]),
+    ],
+)
+def test_heads_and_noise_outside_the_theorem_are_marked(options, names):
+    draws = NegativeShiftedDescent(**{"n": 100, **options}).several()
+    verdict = head_worth_amplifying(draws)
+    assert outside(verdict) == names
+    assert verdict.outcome is Outcome.HOLDS or names
+    assert -1 <= verdict.measured - 1e-12 <= verdict.measured <= 1
+    assert math.isfinite(verdict.slack)
+    assert set(outside(beats_endpoints(draws))) == set(names) & {LOUD, HIDDEN}
+
+
+def test_the_noise_condition_is_the_rule_for_many_observations():
+    """`n a b^2 / sigma^2 (1 + w^2/lh^2)` is gain over price: at n = 800 as drawn, to the few per cent of sampling."""
+    draws = NegativeShiftedDescent(n=800, aspect=10.0, sizes=(20, 40), draws=2, head=(4.0, 0.8)).several()
+    (worth,) = (float(a.measured or 0) for a in noise_of(draws) if a.name == LOUD)
+    for draw in draws:
+        gain, price = draw.risk.amplification
+        ratio = float(np.min(gain[-2:] / price[-2:]))
+        # Deviations: sqrt(2/n) of the head's variance, and of the two heads' correlation beside the missing signal.
+        assert abs(ratio / worth - 1) <= 4 * 2 * math.sqrt(2 / 800)
+
+
+def test_a_hold_out_on_too_few_observations_says_why_it_decides_nothing():
+    system = NegativeShiftedDescent(n=20, sizes=(20, 40))
+    verdict = system.hold_out(system.several())
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.bound == math.inf
+    assert verdict.undecided == "the inequality says nothing with 20 new observations: it needs more than 43."
+
+
+# Counter-instances have sizes of their own.
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("validated-on-training", {"n": 50}),
+        ("validated-on-training", {"n": 60, "draws": 2}),
+        ("validated-on-training", {"n": 100, "aspect": 5.0}),
+        ("validated-on-training", {"n": 100, "sigma": 1.0}),
+        ("validated-on-training", {"n": 100, "alpha": 1e-9}),
+        ("large-steps", {"n": 100, "floor": 10.0}),
+        ("short-tail", {"n": 100, "sigma": 1.0}),
+    ],
+)
+def test_counters_do_not_depend_on_options(name, options):
+    counter = NegativeShiftedDescent(**options).counters[name]
+    findings = counter.check(lambda text, fraction: None)
+    assert counter.as_expected(findings)
+    assert findings.settings["n"] == 200
+    assert findings.notes == (
+        "not used by a counter-instance, which has sizes of its own: " + ", ".join(f"--{key}" for key in options) + ".",
+    )
+
+
+def test_the_best_endpoint_is_said_to_be_that_of_the_grid(tmp_path):
+    path = write(tmp_path / "planted.npz", *planted())
+    findings = NegativeShiftedDescent(data=path).check()
+    assert any("best admissible endpoint of the grid" in note for note in findings.notes)

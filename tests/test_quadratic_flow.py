@@ -508,3 +508,37 @@ def test_the_mirror_flow_wants_measurements_that_commute():
         TypeError, match=r"^`measurements` must be `CommutingMeasurements`: .*; got `RankOneMeasurements`\.$"
     ):
         mirror_flow(GAUSSIAN, np.ones(6))  # pyright: ignore[reportArgumentType]  # that is what is tested
+
+
+@pytest.mark.parametrize("size", [1e5, 1e8, 1e12])
+def test_a_start_far_too_large_comes_back(size):
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    m = RankOneMeasurements(X=X, y=np.square(X @ U).sum(axis=1))
+    run = factor_flow(m, U[::-1] * size)
+    assert run.ending is QuadraticEnding.INTERPOLATES
+
+
+def test_a_start_beyond_reach_is_refused():
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    m = RankOneMeasurements(X=X, y=np.square(X @ U).sum(axis=1))
+    message = (
+        r"^the start's outputs are \de\+\d+ times as large as the targets; the flow is computed from up to 1e\+40\. "
+        r"Take a smaller start\.$"
+    )
+    with pytest.raises(ValueError, match=message):
+        factor_flow(m, U * 1e150)
+    commuting = CommutingMeasurements(a=np.array([[1.0, 0.5, 0.2]]), y=np.ones(1))
+    with pytest.raises(ValueError, match=r"^the start's outputs are \de\+\d+ times as large as the targets; "):
+        mirror_flow(commuting, log_q0=np.full(3, 1000.0))
+
+
+def test_a_flat_loss_has_not_arrived_while_its_outputs_move():
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    m = RankOneMeasurements(X=X, y=np.square(X @ U).sum(axis=1))
+    # The gradient of a fourth power is 1e-12 of what it was when the residual is 1e-4 of what it was.
+    run = factor_flow(m, 0.5 * U, loss=lambda f, y: ((f - y) ** 4).sum())
+    assert run.ending not in (QuadraticEnding.OPTIMAL, QuadraticEnding.INTERPOLATES)
+    assert run.figures.residual < 1e-5

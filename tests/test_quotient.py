@@ -280,3 +280,23 @@ X3, U3 = np.ones((4, 3)), np.eye(3)[:, :2]
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call()
+
+
+def test_sizes_that_no_double_holds_are_named():
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    y = np.square(X @ U).sum(axis=1)
+    with pytest.raises(ValueError, match=r"^`rows` and `y` give numbers of about 1e\+40\d, which no double holds; "):
+        spectral_start(X * 1e100, y * 1e200, rank=1)
+    with pytest.raises(ValueError, match=r"^`U` and the measurements give numbers of about 1e\+601, "):
+        effective_hessian(U * 1e100, rows=X * 1e100)
+
+
+def test_units_of_the_rows_are_units_of_the_start():
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    y = np.square(X @ U).sum(axis=1)
+    plain = spectral_start(X, y, rank=2, trace="moment")
+    large = spectral_start(X * 2.0**300, y * 2.0**-100, rank=2, trace="moment")
+    np.testing.assert_array_equal(large.factor, plain.factor * 2.0**250)
+    np.testing.assert_array_equal(large.estimate, plain.estimate * 2.0**500)

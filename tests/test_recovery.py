@@ -170,3 +170,14 @@ def test_units_of_the_planted_factor_change_no_guarantee(c):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call()
+
+
+def test_rows_whose_fourth_powers_are_no_doubles_are_refused():
+    rng = np.random.default_rng(0)
+    X, U = rng.standard_normal((20, 3)), rng.standard_normal((3, 2))
+    message = (
+        r"^the largest entry of `rows` is \d\.\de\+100: the operator is of fourth powers, and compared with that of "
+        r"standard normal rows\. Divide the rows by their standard deviation\.$"
+    )
+    with pytest.raises(ValueError, match=message):
+        recovery_guarantee(X * 1e100, U)

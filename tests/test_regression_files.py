@@ -23,7 +23,7 @@ WANTED = "a CSV, Parquet or .npz file"
 HOW = "np.savez(path, X=X, y=y)"
 FILL = "fill it in, or leave out the row or the column."
 NO_TEXT = "is not a number; code text as numbers (0 and 1 for each of its values), or leave the column out."
-EITHER = "give the columns other names, or say `header=True` or `header=False`."
+EITHER = "give the columns other names (from Python you may also say `header=True` or `header=False`)."
 LAST = "the column to predict is the last one, `{}`; say `target` for another."
 
 
@@ -71,7 +71,7 @@ def test_what_a_reader_must_see_is_noted():
     assert made.notes == (
         "from a lab.",
         "`y` came as int64 and was converted to float64, exactly.",
-        "`y` is 2 in every row: there is nothing to explain.",
+        "`y` is 2 in every row.",
         "zero in every row: `d`.",
         "equal columns: `a` and `c`.",
         "opposite columns: `b` and `e`.",
@@ -187,6 +187,25 @@ def test_names_that_may_be_numbers_are_asked_for(here):
     )
     assert read(text, header=True).names == ("a", "2019")
     assert refused(text, header=False) == f"line 1, column `x1`: 'a' {NO_TEXT}"
+
+
+def test_columns_counted_above_decimals_are_names(here):
+    """What pandas writes for an array: a line that counts, and numbers with a point below it."""
+    X = np.random.default_rng(0).standard_normal((5, 9))
+    pd.DataFrame(X).to_csv("t.csv", index=False)
+    made = load_regression("t.csv")
+    assert np.array_equal(np.c_[made.X, made.y], X)
+    assert made.names == tuple("01234567")
+    assert made.target == "8"
+    assert made.notes[0] == (
+        "line 1 counts the columns from 0 and was read as their names, as the values below are written with a decimal "
+        "point and it is not."
+    )
+    assert load_regression("t.csv", header=False).n == 6
+    assert read("0,1\n0.5,2\n1.5,3\n").names == ("0",)
+    assert refused("0,1\n0.5,2\n1,3\n") == (  # a zero and a one are written like the whole numbers below
+        f"line 1 counts from 0 to 1, and it is not clear whether these are names or numbers; {EITHER}"
+    )
 
 
 @pytest.mark.parametrize(

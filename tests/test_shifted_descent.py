@@ -146,3 +146,71 @@ def test_bad_arguments_are_told(call, message):
 def test_steps_that_are_not_whole_are_refused():
     with pytest.raises(ValueError, match=r"^`steps` must be ascending whole numbers, from 0 on; got \[1.5\]\.$"):
         shifted_descent(X, Y, nu=0.0, eta=1.0, steps=[1.5])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+def test_a_flow_that_has_settled_is_not_run_on(scale):
+    X, y = problem(10, 4)
+    b = np.linalg.lstsq(X, y, rcond=None)[0]
+    path = shifted_flow(X * scale, y, nu=0.0, times=[0.5 / scale**2, 1e6 / scale**2, 2e6 / scale**2])
+    assert path.ending == "settled"
+    assert path.cost.n_steps < 1000  # m_max t / 6 would be some 300 000
+    # A point of zero velocity to rounding, which least squares magnify by their condition.
+    error = np.linalg.cond(X) ** 2 * 14 * EPS
+    assert np.linalg.norm(path.b[1] * scale - b) <= error * np.linalg.norm(b)
+    assert np.array_equal(path.b[1], path.b[2])
+    assert np.linalg.norm(path.b[0] * scale - exponential(X, y, 0.0, 0.5)) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_a_direction_that_still_moves_is_not_taken_for_settled():
+    """At t = 4000 the fast directions rest for long; the slow one, of eigenvalue 1e-4, has a third of its way to go."""
+    X = np.diag([1.0, 1.0, 1e-2]) * math.sqrt(3)
+    y = np.array([1.0, -1.0, 1e-2]) * math.sqrt(3)
+    path = shifted_flow(X, y, nu=0.0, times=[4000.0, 12000.0])
+    assert np.abs(path.b[:, 2] + np.expm1(-1e-4 * path.time)).max() <= 1e-7  # 10 rtol a step of the slowest unit
+    assert path.ending == "arrived"
+
+
+def test_the_integrators_steps_are_limited():
+    X, y = problem(10, 4)
+    path = shifted_flow(X, y, nu=0.05, times=[1.0, 1e6], most_steps=300)
+    assert path.ending == "step limit"
+    assert path.cost.n_steps == 300
+    assert path.left_range_at is None
+    assert np.isfinite(path.b[0]).all()
+    assert np.isnan(path.b[1]).all()
+
+
+def test_descent_stops_where_a_step_changes_nothing():
+    X, y = problem(10, 4)
+    path = shifted_descent(X, y, nu=0.0, eta=0.3, steps=[3, 10**12])
+    assert path.ending == "settled"
+    assert path.cost.n_steps < 10**5
+    b = np.linalg.lstsq(X, y, rcond=None)[0]
+    assert np.linalg.norm(path.b[1] - b) <= np.linalg.cond(X) ** 2 * 14 * EPS * np.linalg.norm(b)
+    assert shifted_descent(X, y, nu=0.0, eta=0.3, steps=[3]).ending == "arrived"
+    assert shifted_descent(X, y, nu=0.0, eta=1e3, steps=[1000]).ending == "left range"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda X, y: shifted_descent(X[:0], y[:0], nu=0.0, eta=1.0, steps=[3]), ValueError,
+         "`X` has shape (0, 25): there is no row; pass at least one."),
+        (lambda X, y: shifted_flow(X[:, :0], y, nu=0.0, times=[3.0]), ValueError,
+         "`X` has shape (10, 0): there is no column; pass at least one."),
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta="a", steps=[3]), TypeError,  # type: ignore[arg-type]
+         "`eta` must hold real numbers; it holds text (dtype <U1)."),
+        (lambda X, y: shifted_flow(X, y, nu="a", times=[3.0]), TypeError,  # type: ignore[arg-type]
+         "`nu` must hold real numbers; it holds text (dtype <U1)."),
+        (lambda X, y: shifted_flow(X, y, nu=0.0, times=3.0), ValueError,  # type: ignore[arg-type]
+         "`times` must be a list of numbers; got shape ()."),
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=5), ValueError,  # type: ignore[arg-type]
+         "`steps` must be a list of numbers; got shape ()."),
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=[math.inf]), ValueError,  # type: ignore[arg-type]
+         "`steps` must be ascending whole numbers, from 0 on; got [inf]."),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_told_in_the_users_words(call, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call(*problem())

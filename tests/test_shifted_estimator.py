@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, LeaveOneOut, TimeSeriesSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, ShuffleSplit, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -403,7 +404,7 @@ def test_the_seed_decides():
         ({"selection": None, "nu": [1.0, 2.0], "t": 1.0}, "`nu` and `t` must be one number each; got 2 and 1 of them."),
         (
             {"selection": "holdout", "holdout_fraction": 1.0},
-            "`hold_out` is a share of the rows, between 0 and 1, both excluded; got 1.0.",
+            "`holdout_fraction` is a share of the rows, between 0 and 1, both excluded; got 1.0.",
         ),
         ({"alpha": 0}, "`alpha` must lie between 0 and 1, both excluded; got 0."),
         (
@@ -454,3 +455,80 @@ def test_data_that_do_not_fit(given, message):
     with pytest.raises(ValueError, match=r"\.$") as caught:
         choose_shift(**({"X": X, "y": y} | given))
     assert str(caught.value) == message
+
+
+def test_one_split_for_cv_still_fits_all_rows():
+    X, y = sample(40, 5)
+    model = ShiftedDescentRegressor(cv=ShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, y)
+    choice: Any = model.choice_
+    assert choice.fit.n == 40
+    assert choice.n_held_out == 20
+    assert (model.error_bound_, model.oracle_factor_) == (None, None)
+    same = fit_shift(X, y, nu=model.nu_, t=model.t_)
+    assert np.array_equal(model.coef_, same.coef)
+    held = choose_shift(X, y, splits=[(np.arange(20), np.arange(20, 40))])
+    assert held.fit.n == 20
+    assert held.error_bound is not None
+    with pytest.raises(
+        ValueError, match=r"^with 2 splits there is no one part to keep the fit of: take `refit=True`\.$"
+    ):
+        choose_shift(X, y, splits=[(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))], refit=False)
+
+
+def test_the_default_grid_has_admissible_shifts_whatever_the_spectrum():
+    eigenvalues = np.array([1.0, 0.5, 0.1, 2e-5])
+    shifts, _ = default_grid(eigenvalues)
+    assert np.array_equal(shifts[:6], [0.0, *(2e-5 * np.array([0.5, 0.8, 0.9, 0.95, 0.99]))])
+    assert shifts[6] > 2e-5
+    # A signal on the smallest eigenvalue, seen shrunk: only an endpoint near it brings it back.
+    X = np.diag(np.sqrt(4 * eigenvalues))
+    choice = choose_shift(
+        np.r_[X, X], np.r_[X[:, 3] * 0.1, X[:, 3]], splits=[(np.arange(4), np.arange(4, 8))], intercept=False
+    )
+    assert choice.nu == 0.9 * float(choice.fit.eigenvalues[-1])  # 1 / (1 - 0.9) = 10
+    assert choice.t == math.inf
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e300, 1e307])
+def test_a_response_whose_squares_are_no_doubles_is_refused(size):
+    X, y = sample(40, 5)
+    with pytest.raises(
+        ValueError, match=r"^squares of `y` leave the range of doubles, and mean squared errors with them; "
+    ):
+        choose_shift(X * 1e-150, y / np.abs(y).max() * size)
+
+
+@pytest.mark.parametrize(("x", "y"), [(1e-150, 1e200), (1e200, 1e-200)])
+def test_coefficients_that_are_no_doubles_are_refused(x, y):
+    X, response = sample(40, 5)
+    message = (
+        "the coefficients, in units of `y` over those of `X`, leave the range of doubles; divide `X` and `y` by their "
+        "largest entries."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        fit_shift(X * x, response * y, nu=0.0, t=math.inf)
+    with pytest.raises(ValueError, match=r"^squares of `X` leave the range of doubles, and eigenvalues with them; "):
+        fit_shift(X * 1e200, response * 1e200, nu=0.0, t=math.inf)
+    assert np.isfinite(fit_shift(X * 1e-150, response * 1e150, nu=0.0, t=math.inf).coef).all()
+
+
+def test_a_large_response_is_refused_without_a_raw_warning():
+    X, y = sample(40, 5)
+    with pytest.raises(ValueError, match=r"^squares of `y` leave the range of doubles"):
+        ShiftedDescentRegressor().fit(X, y / np.abs(y).max() * 1e307)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"alpha": "a"}, TypeError, "`alpha` must hold real numbers; it holds text (dtype <U1)."),
+        (
+            {"selection": "holdout", "holdout_fraction": "a"},
+            ValueError,
+            "`holdout_fraction` is a share of the rows, between 0 and 1, both excluded; got 'a'.",
+        ),
+    ],
+)
+def test_parameters_that_are_no_numbers_are_told(parameters, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        ShiftedDescentRegressor(**parameters).fit(*sample(20, 3))

@@ -308,3 +308,61 @@ def test_blocks_tell_bad_arguments_before_they_are_asked_for():
 def test_the_examples_run():
     assert doctest.testmod(spectral_filters).attempted >= 2
     assert doctest.testmod(spectral_filters).failed == 0
+
+
+@pytest.mark.parametrize("z", [500.0, 700.0, 712.0, 740.0, 745.0, 800.0, 1000.0])
+def test_a_late_crossing_keeps_its_digits_where_the_exponential_underflows(z):
+    """`exp(-z)` is subnormal from 708 on and zero from 746 on; the crossing, nu as much, is not."""
+    t = z / 1e150
+    # There w = z e^-z (1 + w + ...) is below 1e-200, so that m_c = nu e^-z to all digits.
+    exact = arb(1e150) * (-arb(1e150) * arb(t)).exp()
+    assert (
+        abs(float((arb(float(crossing(1e150, t))) - exact) / exact)) <= 2 * EPS * z
+    )  # rounding of nu t counts z times
+
+
+def test_a_crossing_is_found_where_the_product_of_shift_and_time_underflows():
+    found = float(crossing(1e-200, 1e-200))
+    w = found * 1e-200
+    assert abs(w - math.log(w) - 400 * math.log(10)) <= 8 * EPS * 921  # log(nu t), and nu t itself is nothing beside it
+    assert crossing(1e-200, 5e-324) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("nu", "k", "eta"), [(1e-300, 10, 1e-300), (1e-310, 10, 1e-5), (1e-20, 1, 1.0), (1e-250, 4, 1.0), (0.2, 2, 1.0)]
+)
+def test_crossings_of_descent_far_above_the_shift(nu, k, eta):
+    """Where `eta nu` is as good as 0 the filter is `1 - (1 - eta m)^k`: the crossings gather at 1/eta."""
+    found = descent_crossings(nu, k, eta=eta)
+    assert len(found) == (1 if k % 2 else 2)
+    for m in found:
+        # m |1 - x|^k = nu, with |1 - x| = (nu/m)^(1/k) put back into x = eta (m - nu).
+        power = math.exp((math.log(nu) - math.log(m)) / k)
+        x = 1 - power if m == found[0] else 1 + power
+        assert abs(eta * (m - nu) / x - 1) <= 32 * EPS
+
+
+def test_crossings_of_descent_far_below_the_shift():
+    first, second = descent_crossings(1e150, 10, eta=1e200)
+    assert first == 0.0  # nu e^-10 x 350 log 10: below the smallest double
+    assert second == 1e150
+    (one,) = descent_crossings(1e200, 1, eta=1.0)
+    assert abs(one - 1.0) <= 4 * EPS * 200 * math.log(10)  # the filter of one step is eta m; rounding of log nu
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: descent_crossings(1.0, 2, eta="a"), TypeError,  # type: ignore[arg-type]
+         "`eta` must hold real numbers; it holds text (dtype <U1)."),
+        (lambda: descent_crossings([1.0, 2.0], 2, eta=1.0), ValueError, "`nu` must be one number; got shape (2,)."),  # type: ignore[arg-type]
+        (lambda: descent_crossings(1.0, 2**60, eta=1.0), ValueError,
+         "`k` must be at most 2**53 steps, which a double still counts; got 1152921504606846976."),
+        (lambda: crossing([1.0, 2.0], [1.0, 2.0, 3.0]), ValueError,
+         "`nu` has shape (2,) and `t` has shape (3,); they must broadcast: for a grid of all pairs pass "
+         "`nu[:, None]` and `t[None, :]`."),
+    ],
+)  # fmt: skip
+def test_bad_arguments_of_crossings_are_told(call, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call()

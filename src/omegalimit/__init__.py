@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from .models import NeuronFunctions as NeuronFunctions
     from .models import PowerDifference as PowerDifference
     from .models import ProductNeurons as ProductNeurons
+    from .models import WeightedSquares as WeightedSquares
     from .models.definition import check_definition as check_definition
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
@@ -215,6 +216,7 @@ _PUBLIC = {
     "check_definition": "models.definition:check_definition",
     "sparse_regression": "data:sparse_regression",
     "ShiftedPath": "flows:ShiftedPath",
+    "WeightedSquares": "models:WeightedSquares",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

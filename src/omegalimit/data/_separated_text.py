@@ -44,7 +44,8 @@ class _Record:
 def read_separated(content: bytes, *, header: bool | None) -> Table:
     """The table in separated text. `header`: whether the first line holds names; `None`: see for yourself.
 
-    The first line holds names unless every field of it is a number. Lines that start with `#` above the first row are
+    The first line holds names unless every field of it is a number, or where it counts the columns from 0 and some
+    column below it has a decimal point in every field. Lines that start with `#` above the first row are
     skipped; the last of them gives the names when it has as many fields and the first row is all numbers, which is how
     `numpy.savetxt` writes them. Raises `_Refused`.
     """
@@ -58,6 +59,12 @@ def read_separated(content: bytes, *, header: bool | None) -> Table:
     width = len(records[0].fields)
     _check_widths(records, separator)
     names = _names_above(records[0], comments, separator) if header is None else None
+    if names is None and header is None and _counts_columns(records):
+        header = True
+        notes.append(
+            f"line {records[0].line} counts the columns from 0 and was read as their names, as the values below are "
+            "written with a decimal point and it is not."
+        )
     if names is not None:
         notes.append("the names are those of the comment above the rows.")
     else:
@@ -194,19 +201,34 @@ def _names_above(first: _Record, comments: list[str], separator: str) -> list[st
     return above if len(above) == len(first.fields) and not any(map(_is_number, above)) else None
 
 
+def _counts_columns(records: list[_Record]) -> bool:
+    """Whether the first line counts 0, 1, ... and is no row: what writes `0` for a row's zero writes no `0.0` below.
+
+    So pandas writes an array: the names 0 to w - 1, and numbers with a decimal point or an exponent in each field.
+    """
+    first, rest = records[0].fields, records[1:]
+    if first != [str(j) for j in range(len(first))] or not rest:
+        return False
+    return any(
+        all(_is_number(f) and not f.lstrip("+-").isdigit() for f in column)
+        for column in zip(*(record.fields for record in rest), strict=True)
+    )
+
+
 def _first_holds_names(first: _Record) -> bool:
     # A line of numbers, gaps and decimal commas is a row; what is wrong with it is told later.
     if all(_is_number(f) or _COMMA.fullmatch(f) or (f and f.lower() in _MISSING) for f in first.fields):
         if first.fields == [str(j) for j in range(len(first.fields))]:
             raise _Refused(
                 f"line {first.line} counts from 0 to {len(first.fields) - 1}, and it is not clear whether these are "
-                "names or numbers; give the columns other names, or say `header=True` or `header=False`."
+                "names or numbers; give the columns other names (from Python you may also say `header=True` or "
+                "`header=False`)."
             )
         return False
     if numbers := [field for field in first.fields if _is_number(field)]:
         raise _Refused(
             f"line {first.line} holds numbers ({listed(numbers)}) among names, and it is not clear whether it is a "
-            "row; give the columns other names, or say `header=True` or `header=False`."
+            "row; give the columns other names (from Python you may also say `header=True` or `header=False`)."
         )
     return True
 

@@ -74,7 +74,7 @@ class RegressionData:
     def _found(self) -> list[str]:
         notes = []
         if self.n > 1 and (self.y == self.y[0]).all():
-            notes.append(f"`{shown(self.target)}` is {self.y[0]:g} in every row: there is nothing to explain.")
+            notes.append(f"`{shown(self.target)}` is {self.y[0]:g} in every row.")
         zero = [self.names[j] for j in np.flatnonzero(~self.X.any(axis=0))]
         if zero:
             notes.append(f"zero in every row: {listed(zero)}.")

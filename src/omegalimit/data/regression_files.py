@@ -32,8 +32,9 @@ def load_regression(source: Any, target: str | None = None, *, header: bool | No
       `omegalimit[parquet]`) or an `.npz` file with `X` (n, d), `y` (n,) and, if you like, `names`; or a data frame.
     - `target`: the name of the column to predict; when not given, the last one, and a note says so. All others are what
       it is predicted from.
-    - `header`: whether the first line of a CSV file holds names. `None`: it does unless all its fields are numbers; a
-      line that can be read both ways is refused.
+    - `header`: whether the first line of a CSV file holds names. `None`: it does unless all its fields are numbers, or
+      where it counts the columns from 0 above a column of numbers with decimal points, as pandas writes an array (a
+      note says so); a line that can be read both ways is refused.
 
     Raises `ValueError`, one line that starts with the path as given (or with `data frame`): for files that are missing,
     damaged, of another kind or larger than 1 GiB (text: 256 MiB); for values that are missing, infinite, text, with a

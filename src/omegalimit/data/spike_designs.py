@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_count
+from .._checks import check_count, shape_text, to_float64
 
 _COLUMNS = 1024  # tail columns drawn at a time
 
@@ -167,14 +167,21 @@ def spike_design(
     """
     check_count(n, "n", least=2)
     rng = np.random.default_rng(check_count(seed, "seed", least=0))
-    variances = np.array([_check_positive(value, "head eigenvalue") for value in head])
+    variances = to_float64(head, "head")[0]
+    if variances.ndim != 1:
+        raise ValueError(f"`head` must be a list of variances; got shape {shape_text(variances.shape)}.")
     if not variances.size:
         raise ValueError("`head` is empty; give at least one variance.")
-    b = np.full(variances.size, 1 / math.sqrt(variances.size)) if b_head is None else np.asarray(b_head, dtype=float)
+    for value in variances.tolist():
+        _check_positive(value, "head eigenvalue")
+    if not isinstance(tail, Tail):
+        raise TypeError(f"`tail` must be a `Tail`, as `flat_tail(level, count)` makes one; got {tail!r}.")
+    b = np.full(variances.size, 1 / math.sqrt(variances.size)) if b_head is None else to_float64(b_head, "b_head")[0]
     if b.shape != variances.shape or not np.isfinite(b).all():
         raise ValueError(
             f"`b_head` needs {variances.size} finite coefficients, one for each of `head`; got {b_head!r}."
         )
+    sigma = _one(sigma, "sigma")
     if not (math.isfinite(sigma) and sigma >= 0):
         raise ValueError(f"`sigma` must be finite and not negative; got {sigma!r}.")
     X_head = rng.standard_normal((n, variances.size)) * np.sqrt(variances)
@@ -184,7 +191,7 @@ def spike_design(
         head=variances,
         tail=tail,
         b_head=b,
-        sigma=float(sigma),
+        sigma=sigma,
         X_head=X_head,
         tail_gram=first,
         tail_gram_squared=second,
@@ -228,7 +235,15 @@ def _tail_grams(n: int, tail: Tail, rng: np.random.Generator):
     return first, second
 
 
+def _one(value: object, name: str) -> float:
+    array = to_float64(value, name)[0]
+    if array.ndim:
+        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
+    return float(array)
+
+
 def _check_positive(value: float, name: str) -> float:
+    value = _one(value, name)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"a {name} must be positive and finite; got {value!r}.")
-    return float(value)
+    return value

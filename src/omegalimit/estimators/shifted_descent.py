@@ -40,7 +40,7 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
     (`None` without a selection), of which `nu_grid_` (a,), `t_grid_` (b,) and `errors_` (a, b), mean square errors on
     rows held out; `ridgeless_error_`, that of the ridgeless fit; and for `"holdout"`, with Gaussian residuals:
     `error_bound_`, on the mean square error on new rows, and `oracle_factor_`, how many times that of the best pair it
-    is at most. Both are infinite for too few rows held out, and `None` with folds.
+    is at most. Both are infinite for too few rows held out, and `None` for `"cv"`.
 
     All pairs of the grid cost one decomposition and one matrix product a fold. `fit` raises `ValueError` for what
     scikit-learn's checks refuse and for parameters out of range.
@@ -82,10 +82,10 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
         else:
             options = {"nu": self.nu, "t": self.t, "intercept": intercept, "alpha": self.alpha}
             if self.selection == "cv":
-                options["splits"] = self._splits(X, y)
+                options |= {"splits": self._splits(X, y), "refit": True}
             else:
                 seed = check_random_state(self.random_state).randint(_MAX_SEED)
-                options |= {"hold_out": self.holdout_fraction, "seed": seed}
+                options |= {"hold_out": self._fraction(), "seed": seed}
             self.choice_ = choose_shift(X, y, **options)
             fitted = self.choice_.fit
         choice = self.choice_
@@ -106,6 +106,14 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_ + self.intercept_
+
+    def _fraction(self) -> float:
+        share = self.holdout_fraction
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.integer, np.floating)) or not 0 < share < 1:
+            raise ValueError(
+                f"`holdout_fraction` is a share of the rows, between 0 and 1, both excluded; got {share!r}."
+            )
+        return float(share)
 
     def _splits(self, X: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         cv: Any = self.cv

@@ -1,6 +1,7 @@
 """What a path of a diagonal network shows: where it rested, what came to life between two rests, what would leave."""
 
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -9,8 +10,11 @@ from jaxtyping import Float
 
 from ._diagonal_result import Activation, DiagonalPlateau
 from ._diagonal_systems import Charts
+from ._stiff import StiffIntegrator
 from ._valleys import Valley, valleys
 
+CHUNK = 256  # steps whose stages are kept at a time
+WITHIN = np.arange(1, 6) / 6
 EPS = float(np.finfo(float).eps)
 VALLEY_DEPTH = math.log(10)  # a rest is slower, by this factor in the fall of the loss, than what is around it
 
@@ -32,16 +36,16 @@ class Setting:
     tol: float
     resolution: float
 
-    @property
+    @functools.cached_property
     def scale(self) -> float:
         return math.exp(self.log_h + self.charts.log_unit) * self.unit**2
 
-    @property
+    @functools.cached_property
     def sizes(self) -> Float[np.ndarray, " d"]:
         """Lengths of the columns."""
         return np.linalg.norm(self.X, axis=0)
 
-    @property
+    @functools.cached_property
     def size_y(self) -> float:
         return float(np.linalg.norm(self.y))
 
@@ -49,6 +53,54 @@ class Setting:
         """`y - X k` and `X^T (y - X k)`, leading axes free."""
         r = self.y - k @ self.X.T
         return r, r @ self.X
+
+
+class Record:
+    """The states along the path: the ends of steps, and places within the explicit ones, which are long.
+
+    Readers draw straight lines between neighbours: with `WITHIN` places in each, explicit steps have them as dense as
+    those of a method of order 5.
+    """
+
+    def __init__(self, charts: Charts) -> None:
+        self.charts = charts
+        self.pending: list[tuple] = []  # (state, time, low, the explicit step that led there, the ends it went by)
+        self.done: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.last = (0.0, 0.0)
+        self.side: np.ndarray | None = None
+
+    def add(self, state: np.ndarray, it: StiffIntegrator) -> None:
+        """The state after a step, as the integrator has made it."""
+        self.pending.append((state, it.elapsed, it.elapsed_low, it.explicit, self.side))
+        self.side = self.charts.side
+        if len(self.pending) >= CHUNK:
+            self._fill()
+
+    def _fill(self) -> None:
+        pending, self.pending = self.pending, []
+        made = [(step, side) for _, _, _, step, side in pending if step is not None]
+        inner = self.charts.between([s for s, _ in made], [side for _, side in made], WITHIN) if made else None
+        states, times, lows, row = [], [], [], 0
+        for state, time, low, step, _ in pending:
+            if step is not None and inner is not None:
+                states += list(inner[row])
+                parts = step.h * WITHIN
+                total = self.last[0] + parts
+                added = total - self.last[0]
+                times += total.tolist()
+                lows += (self.last[1] + (self.last[0] - (total - added)) + (parts - added)).tolist()
+                row += 1
+            states.append(state)
+            times.append(time)
+            lows.append(low)
+            self.last = time, low
+        self.done.append((np.array(states), np.array(times), np.array(lows)))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """States (T, N), times and what their last bit leaves out (T,)."""
+        self._fill()
+        states, times, lows = zip(*self.done, strict=True)
+        return np.concatenate(states), np.concatenate(times), np.concatenate(lows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,10 +115,10 @@ class _Rest:
 
 
 class Path:
-    """States `Z` and fields `F` at the times `w` (and what their last bit leaves out, `low`), read once."""
+    """States `Z` at the times `w` (and what their last bit leaves out, `low`), read once."""
 
-    def __init__(self, setting: Setting, Z: np.ndarray, F: np.ndarray, w: np.ndarray, low: np.ndarray) -> None:
-        self.setting, self.Z, self.F, self.w = setting, Z, F, w
+    def __init__(self, setting: Setting, Z: np.ndarray, w: np.ndarray, low: np.ndarray) -> None:
+        self.setting, self.Z, self.w, self.low = setting, Z, w, low
         self.steps = np.diff(w, append=w[-1]) + np.diff(low, append=low[-1])
         self.k, self.growth = setting.charts.motion(Z)
         self.r, self.u = setting.gradient(self.k)

@@ -1,14 +1,16 @@
 """The ordinary differential equations of a diagonal network, in places on the orbits or in the weights themselves."""
 
+import copy
 import math
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
 
-from ..models.diagonal import AbstractNeurons, NeuronFunctions, PowerDifference, ProductNeurons
+from ..models.diagonal import AbstractNeurons, NeuronFunctions, PowerDifference, ProductNeurons, WeightedSquares
+from ._explicit import ExplicitStep, between
 from ._orbit_tables import TableOrbits
-from ._orbits import AbstractOrbits, Array, PowerOrbits, ProductOrbits, QuadraticOrbits
+from ._orbits import AbstractOrbits, Array, Place, PowerOrbits, ProductOrbits, QuadraticOrbits
 from ._stiff import AbstractAutonomous, DenseAutonomous, Solve, StiffIntegrator, factored
 
 NEGLIGIBLE = 1e-17  # of a row of the linear system, below which an entry changes no bit of the solution
@@ -25,6 +27,8 @@ class OrbitSystem(AbstractAutonomous):
     def __init__(self, orbits: AbstractOrbits, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> None:
         self.orbits, self.X, self.y = orbits, X, y
         self.sizes = np.linalg.norm(X, axis=0)
+        self.probe = np.ones(len(X)) / np.sqrt(len(X))
+        self.seen: tuple[np.ndarray, Place] | None = None
         self.m = orbits.pole
         self.side = orbits.nearer_end(orbits.start)
 
@@ -45,17 +49,41 @@ class OrbitSystem(AbstractAutonomous):
         self.side = side
         return self.q(z)
 
-    def speed(self, z: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-        """dz/dw."""
-        place = self.orbits.at(z)
-        return self.X.T @ (self.y - self.X @ place.k) * place.rate
+    def speed(self, z: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
+        """dz/dw, leading axes free."""
+        k, rate = self.orbits.k_and_rate(z)
+        u = (self.y - k @ self.X.T) @ self.X
+        return u if rate is None else u * rate
 
-    def field(self, y: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-        speed = self.speed(self.z(y))
-        return -self.m * self.side * y * speed if self.m else speed
+    def field(self, y: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d"]:
+        if not self.m:
+            return self.speed(y)
+        return -self.m * self.side * y * self.speed(self.z(y))
+
+    def _place(self, y: Float[np.ndarray, " d"]) -> Place:
+        """`orbits.at`, which is asked for twice at every state."""
+        if self.seen is None or self.seen[0] is not y:
+            self.seen = y, self.orbits.at(self.z(y))
+        return self.seen[1]
+
+    def fastest(self, y: Float[np.ndarray, " d"]) -> float:
+        """The largest eigenvalue of `G^(1/2) X^T X G^(1/2)`, G the `dk/dtau`, by one step of the power method from what
+        the last call came to; and the decay of a coordinate of its own where it has an end."""
+        place = self._place(y)
+        G = place.slope * place.rate
+        apart = self.sizes * self.sizes * np.abs(G)
+        image = self.X @ (G * (self.probe @ self.X))
+        size = float(np.sqrt(image @ image))
+        if 0 < size < np.inf:
+            self.probe = image / size
+        found = min(float(apart.sum()), 1.2 * max(size, float(apart.max())))
+        if self.m:
+            u = (self.y - place.k @ self.X.T) @ self.X
+            found += max(0.0, float(np.max(-u * (place.rate_slope - self.m * self.side * place.rate))))
+        return found
 
     def unit(self, y: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"] | float:
-        return y if self.m else 1.0
+        return y if self.m else self.orbits.unit
 
     def reach(self, y: Float[np.ndarray, " d"], f: Float[np.ndarray, " d"]) -> float:
         """To the nearest end of an orbit, of the neurons that run into it: one at rest at size one is held by the loss,
@@ -69,7 +97,7 @@ class OrbitSystem(AbstractAutonomous):
     def factor(self, y: Float[np.ndarray, " d"], shift: float) -> Solve:
         """In units of q, so that q itself drops out. Columns of neurons that are far from size one vanish: the rest is
         a small dense system."""
-        place = self.orbits.at(self.z(y))
+        place = self._place(y)
         u = self.X.T @ (self.y - self.X @ place.k)
         own, rate, slope, scale = u * place.rate_slope, place.rate, place.slope, np.ones_like(y)
         if self.m:
@@ -81,16 +109,17 @@ class OrbitSystem(AbstractAutonomous):
         alone[live] = False
         XA, slope = self.X[:, live], slope[live]
         J = -(rate[live, None] * (XA.T @ XA)) * slope
-        J[np.arange(live.size), np.arange(live.size)] += own[live]
+        J.flat[:: live.size + 1] += own[live]
         solve = factored(shift, J) if live.size else np.copy
+        if live.size == y.size:
+            return (lambda b: solve(b / scale) * scale) if self.m else solve
 
-        def solved(b: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
+        def solved(b):
             b = b / scale
             w = np.empty_like(b)
             w[live] = solve(b[live])
-            if live.size < b.size:
-                pushed = b - rate * (self.X.T @ (XA @ (slope * w[live])))
-                w[alone] = pushed[alone] / (shift - own[alone])
+            pushed = b - rate * (self.X.T @ (XA @ (slope * w[live])))
+            w[alone] = pushed[alone] / (shift - own[alone])
             return w * scale
 
         return solved
@@ -122,10 +151,14 @@ class WeightSystem(DenseAutonomous):
 
 def make_orbits(model, shape, log_s: float, k_unit) -> AbstractOrbits:
     if isinstance(model, ProductNeurons):
-        return QuadraticOrbits(shape, log_s, product=True) if model.depth == 2 else ProductOrbits(shape, log_s)
+        if model.depth == 2:
+            return QuadraticOrbits(shape, log_s, np.array([0.5, 0.5]), product=True)
+        return ProductOrbits(shape, log_s)
+    if isinstance(model, WeightedSquares):
+        return QuadraticOrbits(shape, log_s, model.coefficients, product=False)
     if isinstance(model, PowerDifference):
         if model.power == 2:
-            return QuadraticOrbits(shape, log_s, product=False)
+            return QuadraticOrbits(shape, log_s, np.ones(2), product=False)
         bad = np.argwhere(~(shape > 0))
         if bad.size:
             i, j = (int(q) for q in bad[0])
@@ -173,15 +206,28 @@ class Charts:
             floor = math.exp((3 if isinstance(model, PowerDifference) and model.power == 2 else 1) * log_s)
             self.system = WeightSystem(model, X, y, weights.shape, floor * float(np.abs(theta).max()))
 
-    def node(self, it: StiffIntegrator) -> tuple[np.ndarray, np.ndarray]:
-        """State and field for the record, which has one chart; the integrator goes on by the nearer ends."""
+    def node(self, it: StiffIntegrator) -> np.ndarray:
+        """The state for the record, which has one chart; the integrator goes on by the nearer ends."""
         if not isinstance(self.system, OrbitSystem):
-            return it.y, it.f
+            return it.y
         other = self.system.at_node(it.y)
         if other is not None:
             it.replace(other)
-        z = self.system.z(it.y)
-        return z, self.system.speed(z)
+        return self.system.z(it.y)
+
+    @property
+    def side(self) -> np.ndarray | None:
+        """The ends by which the integrator goes now."""
+        return self.system.side if isinstance(self.system, OrbitSystem) else None
+
+    def between(self, steps: list[ExplicitStep], sides: list[np.ndarray], shares: np.ndarray) -> np.ndarray:
+        """States for the record at the given shares of explicit steps, each taken by the ends of `sides`."""
+        assert isinstance(self.system, OrbitSystem)
+        system = copy.copy(self.system)
+        system.side = np.stack(sides)
+        q = between(system.field, steps, shares)
+        system.side = system.side[:, None]
+        return system.z(q)
 
     def steps_from(self, state: np.ndarray) -> Callable[[float], np.ndarray]:
         """`h -> state` after one step of the integrator from a state of the record."""
@@ -196,6 +242,10 @@ class Charts:
             return system.z(y) if isinstance(system, OrbitSystem) else y
 
         return after
+
+    def k(self, z: Float[np.ndarray, "... N"]) -> np.ndarray:
+        """`k` alone."""
+        return self.orbits.k_and_rate(z)[0] if self.in_orbits else self.model.k(self.components(z))
 
     def motion(self, z: Float[np.ndarray, "... N"]) -> tuple[np.ndarray, np.ndarray]:
         """`k` and `dk/dtau >= 0`, in the clock of the coordinates, each (..., d)."""

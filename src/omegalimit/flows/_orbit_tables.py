@@ -42,8 +42,7 @@ class _Branch:
     def _field(self, _time: float, y: Array) -> Array:
         omega = y[1:]
         r = math.exp(min(y[0], 300.0))
-        _, g = self.neuron.value_and_gradient(r * omega[None])
-        g = self.sign * g[0] / r
+        g = self.sign * self.neuron.gradient(r * omega[None])[0] / r
         along = omega @ g
         return np.concatenate([[along], g - along * omega])
 
@@ -136,6 +135,7 @@ class TableOrbits(AbstractOrbits):
         self.pole, self.start, self.log_unit = 0.0, np.zeros(d), 0.0
         self.neurons = [model.neuron(i) for i in range(d)]
         self.low, self.high = model.extreme_eigenvalues(d)
+        self.unit = 1 / np.maximum(np.abs(self.low), np.abs(self.high))
         self.frozen = np.array([not np.any(shape[i, : n.m]) for i, n in enumerate(self.neurons)])
         self.k0 = np.empty(d)
         self.log_ends = np.full((2, d), -np.inf)  # log of the start along the two extreme eigenvectors

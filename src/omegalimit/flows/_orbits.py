@@ -40,6 +40,7 @@ class AbstractOrbits(abc.ABC):
     - `pole`: m where `e^{-m |z|}` falls like the tau that is left before an end; 0 where tau has no end.
     - `start`: z at time zero, shape (d,).
     - `log_unit`: rates are `dz / (e^{-log_unit} dtau)`.
+    - `unit`: a change of z that changes weights by a factor e at most, shape (d,) or 1; where `pole` is 0.
     - `frozen`: neurons whose gradient is zero at the start: they stay there for ever.
     """
 
@@ -47,6 +48,7 @@ class AbstractOrbits(abc.ABC):
     start: Array
     log_unit: float
     frozen: np.ndarray
+    unit: Array | float = 1.0
 
     def nearer_end(self, z: Array) -> Array:
         """The sign of z at the end of the orbit that is nearer, or at the only one that is at finite tau."""
@@ -55,6 +57,11 @@ class AbstractOrbits(abc.ABC):
     @abc.abstractmethod
     def at(self, z: Float[np.ndarray, "... d"]) -> Place:
         """The neurons at z, leading axes free."""
+
+    def k_and_rate(self, z: Float[np.ndarray, "... d"]) -> tuple[Array, Array | None]:
+        """`k` and `rate` alone; `None` for a rate that is one everywhere."""
+        place = self.at(z)
+        return place.k, place.rate
 
     @abc.abstractmethod
     def components(self, z: Float[np.ndarray, "... d"]) -> Float[np.ndarray, "... d m"]:
@@ -72,39 +79,47 @@ class AbstractOrbits(abc.ABC):
 
 
 class QuadraticOrbits(AbstractOrbits):
-    """`k = (p^2 - q^2) c`, with `p = p_0 e^{lam tau}`, `q = q_0 e^{-lam tau}`; z = tau.
+    """`k = c_p p^2 - c_q q^2`, with `p = p_0 e^{lam_p tau}`, `q = q_0 e^{-lam_q tau}`; z = tau.
 
-    `u^2 - v^2` has p = u, q = v, lam = 2, c = 1; the product `a b` has `p = (a+b)/sqrt 2`, `q = (a-b)/sqrt 2`, lam = 1,
-    c = 1/2.
+    `c u^2 - e v^2` has p = u, q = v, and rates 2c and 2e; the product `a b` has `p = (a+b)/sqrt 2`,
+    `q = (a-b)/sqrt 2`, both c = 1/2 and both rates 1.
+
+    - `coefficients`: `(c_p, c_q)`, shape (2,) or (d, 2), positive.
     """
 
-    def __init__(self, shape: Float[np.ndarray, "d 2"], log_s: float, *, product: bool) -> None:
+    def __init__(self, shape: Float[np.ndarray, "d 2"], log_s: float, coefficients: Array, *, product: bool) -> None:
         self.product = product
-        self.lam, self.c = (1.0, 0.5) if product else (2.0, 1.0)
+        c = np.broadcast_to(np.asarray(coefficients, dtype=float), shape.shape).T
+        self.lam = 2 * c
+        self.unit = 1 / self.lam.max(axis=0)
         p, q = (shape[:, 0] + shape[:, 1], shape[:, 0] - shape[:, 1]) if product else (shape[:, 0], shape[:, 1])
         unit = math.sqrt(0.5) if product else 1.0
         self.signs = np.stack([np.sign(p), np.sign(q)])
         with np.errstate(divide="ignore"):
             self.log_start = log_s + np.log(np.abs(np.stack([p, q])) * unit)
+        self.log_up, self.log_down = 2 * self.log_start + np.log(c)
+        self.turn_up, self.turn_down = 2 * self.lam
         self.start = np.zeros(len(shape))
         self.pole, self.log_unit = 0.0, 0.0
         self.frozen = np.asarray(~shape.any(axis=1))
 
     def at(self, z: Array) -> Place:
-        p2 = np.exp(2 * (self.log_start[0] + self.lam * z))
-        q2 = np.exp(2 * (self.log_start[1] - self.lam * z))
-        one = np.ones_like(z)
-        return Place(k=self.c * (p2 - q2), slope=2 * self.lam * self.c * (p2 + q2), rate=one, rate_slope=0 * one)
+        up, down = np.exp(self.log_up + self.turn_up * z), np.exp(self.log_down - self.turn_down * z)
+        slope = self.turn_up * up + self.turn_down * down
+        return Place(k=up - down, slope=slope, rate=np.ones_like(z), rate_slope=np.zeros_like(z))
+
+    def k_and_rate(self, z: Array) -> tuple[Array, None]:
+        return np.exp(self.log_up + self.turn_up * z) - np.exp(self.log_down - self.turn_down * z), None
 
     def components(self, z: Array) -> Array:
-        p = self.signs[0] * np.exp(self.log_start[0] + self.lam * z)
-        q = self.signs[1] * np.exp(self.log_start[1] - self.lam * z)
+        p = self.signs[0] * np.exp(self.log_start[0] + self.lam[0] * z)
+        q = self.signs[1] * np.exp(self.log_start[1] - self.lam[1] * z)
         pair = ((p + q) * math.sqrt(0.5), (p - q) * math.sqrt(0.5)) if self.product else (p, q)
         return np.stack(pair, axis=-1)
 
     def remaining(self, z: Array, upward: np.ndarray) -> Array:
-        log_size = np.where(upward, self.log_start[0] + self.lam * z, self.log_start[1] - self.lam * z)
-        return np.maximum(-log_size, 0.0) / self.lam
+        log_size = np.where(upward, self.log_start[0] + self.lam[0] * z, self.log_start[1] - self.lam[1] * z)
+        return np.maximum(-log_size, 0.0) / np.where(upward, self.lam[0], self.lam[1])
 
     def never(self, upward: np.ndarray) -> np.ndarray:
         return np.isneginf(np.where(upward, self.log_start[0], self.log_start[1]))
@@ -143,6 +158,13 @@ class PowerOrbits(AbstractOrbits):
             rate=rate,
             rate_slope=rate * np.tanh(z / 2),
         )
+
+    def k_and_rate(self, z: Array) -> tuple[Array, Array]:
+        up, down = np.logaddexp(0.0, z), np.logaddexp(0.0, -z)
+        scale = self.D / (self.D - 2)
+        top = self.D * self.log_s
+        k = np.exp(top + (up - self.log_S) * scale) - np.exp(top + (down - self.log_S) * scale)
+        return k, np.exp(self.log_speed - self.log_S + up + down + self.log_unit)
 
     def components(self, z: Array) -> Array:
         return np.exp(np.stack(self._logs(z), axis=-1))
@@ -197,6 +219,10 @@ class ProductOrbits(AbstractOrbits):
         dx = np.where(self.tied, grown, self.delta * np.cosh(free))
         return x, dx, np.where(self.tied, 1.0, np.tanh(free))
 
+    def _log_others(self, x: Array) -> Array:
+        """Log of the product of the other weights' sizes, in units of s."""
+        return np.log(np.hypot(x[..., None], self.mu)).sum(axis=-1)
+
     def at(self, z: Array) -> Place:
         x, dx, curl = self._x(z)
         size = np.hypot(x[..., None], self.mu)
@@ -211,6 +237,15 @@ class ProductOrbits(AbstractOrbits):
         if self.any_frozen:
             k, slope, rate, rate_slope = (np.where(self.frozen, 0.0, part) for part in (k, slope, rate, rate_slope))
         return Place(k=k, slope=slope, rate=rate, rate_slope=rate_slope)
+
+    def k_and_rate(self, z: Array) -> tuple[Array, Array]:
+        x, dx, _ = self._x(z)
+        log_size, log_dx = self._log_others(x), np.log(np.abs(dx))
+        rate = self.sign * np.sign(dx) * np.exp(log_size - log_dx + self.log_unit)
+        k = self.sign * np.sign(x) * np.exp(log_size + np.log(np.abs(x)) + self.L * self.log_s)
+        if self.any_frozen:
+            k, rate = np.where(self.frozen, 0.0, k), np.where(self.frozen, 0.0, rate)
+        return k, rate
 
     def components(self, z: Array) -> Array:
         x, _, _ = self._x(z)
@@ -240,6 +275,6 @@ class ProductOrbits(AbstractOrbits):
             for node, weight in zip(nodes, weights, strict=True):
                 place = z + heading * width * (panel + 0.5 + 0.5 * node)
                 x, dx, _ = self._x(place)
-                log_rate = np.log(np.hypot(x[..., None], self.mu)).sum(axis=-1) - np.log(np.abs(dx))
+                log_rate = self._log_others(x) - np.log(np.abs(dx))
                 total += 0.5 * weight * width * np.exp(-log_rate)
         return np.where(self.never(upward), np.inf, total * math.exp(-self.log_unit))

@@ -66,6 +66,10 @@ class Watch:
         self.drift = 0.0
         self.ending: QuadraticEnding | None = None
         self._top, self._log_largest = 0.0, -math.inf
+        # The size of Q that gives outputs like the targets; U has its root.
+        self._log_natural = math.log(self._size) - math.log(float(self._norms.max()))
+        if system.coordinates == "factor":
+            self._log_natural /= 2
 
     def look(self, t: float, y: np.ndarray) -> None:
         """Append a row for the state y, and set `ending` when the flow has arrived."""
@@ -74,17 +78,26 @@ class Watch:
         gamma = float(np.abs(w) @ self._norms)
         ratio, log_size, growth, spectrum = self._system.slopes(y, w, gamma)
         self._log_largest = max(self._log_largest, log_size)
-        stationarity = ratio * math.exp(log_size - self._log_largest)
+        # A start far larger than what the targets need is no measure of what is small.
+        stationarity = ratio * math.exp(log_size - min(self._log_largest, max(log_size, self._log_natural)))
         residual = float(np.linalg.norm(f - self._problem.measurements.y)) / self._size
         self.rows.append((t, residual, stationarity, growth, self._problem.loss.value(f), spectrum))
         self.drift = max(self.drift, self._system.drift(y))
         self._top = max(self._top, gamma)
         if residual <= self._least_residual and self._by_residual:
             self.ending = QuadraticEnding.INTERPOLATES
-        elif not self._by_residual and gamma <= self._arrival * self._top:
+        elif not self._by_residual and gamma <= self._arrival * self._top and self._rests(t, y, f):
             self.ending = QuadraticEnding.OPTIMAL
         elif stationarity <= self._arrival and growth <= self._arrival:
             self.ending = self._judged(w, gamma)
+
+    def _rests(self, t: float, y: np.ndarray, f: np.ndarray) -> bool:
+        """Whether the outputs still travel less, in as much time again, than rounding leaves of the gradient.
+
+        A gradient that is 1e-12 of what it was is not enough: a flat loss has it while the outputs are on their way.
+        """
+        moved = self._system.outputs(y + t * self._system.field(t, y)) - f
+        return float(np.linalg.norm(moved)) <= 1000 * self._arrival * self._size
 
     def _judged(self, w: np.ndarray, gamma: float) -> QuadraticEnding:
         # On the space that U holds, G is known to `arrival` times the condition of U; 1000 leaves room for that.

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class QuadraticEnding(enum.StrEnum):
-    """How a run ended. `INTERPOLATES` and `OPTIMAL` are limits; the others are not shown to be."""
+    """How a run ended. `INTERPOLATES` and `OPTIMAL` are limits; the others are not shown to be.
+
+    `OPTIMAL`: `G Q = 0` with `escape <= 0`; or, for a loss of one's own, G itself has vanished (to `arrival` times the
+    largest it was) and the outputs rest. Then `escape` and `growth`, relative to what is left of it, say nothing.
+    """
 
     INTERPOLATES = "interpolates"
     OPTIMAL = "stationary and optimal"
@@ -34,8 +38,8 @@ class Figures:
     would have if nothing cancelled:
 
     - `residual`: `|f - y| / |y|` (over the start's outputs where y = 0).
-    - `stationarity`: `|G U|_F / (Gamma max |U|_F)`, the largest U met on the way; for the quotient with Q
-      in place of U.
+    - `stationarity`: `|G U|_F / (Gamma max |U|_F)`, the largest U met on the way, or, at a start far too large, the
+      size that the targets ask for; for the quotient with Q in place of U.
     - `growth`: the largest of `-p' G p / Gamma` over the eigenvectors p of Q that the state holds: positive where some
       part of Q, however small, still grows.
     - `escape`: `-lambda_min(G) / Gamma`: positive where Q is not optimal among positive matrices, whatever the factor

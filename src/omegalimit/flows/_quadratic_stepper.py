@@ -58,12 +58,18 @@ class Stepper:
         self.t, self.y = 0.0, system.y0
         self.n_evaluations = 0
         m = system.problem.measurements
-        weights = np.abs(system.problem.loss.weights(np.zeros(m.n)))
-        weights += np.abs(system.problem.loss.weights(system.outputs(system.y0)))
-        self._noise = 4 * _EPS * float(weights @ m.norms)
+        self._rest = float(np.abs(system.problem.loss.weights(np.zeros(m.n))) @ m.norms)
+        self._lost = 0.0
+        self._rounding()
         self._h, self._share, self._n = 0.0, TAIL, 0
         self._furthest = np.zeros(system.sizes(system.y0).size)
         self._begin()
+
+    def _rounding(self) -> None:
+        """What rounding leaves of G here. Far from the data, at a large start, it is far more than later."""
+        problem = self._system.problem
+        weights = np.abs(problem.loss.weights(self._system.outputs(self.y)))
+        self._noise = 4 * _EPS * (self._rest + float(weights @ problem.measurements.norms))
 
     def _travels(self) -> tuple[np.ndarray, np.ndarray]:
         """Sizes of the groups, and the distances they still travel relative to them; infinite at the start."""
@@ -99,7 +105,7 @@ class Stepper:
     def _unfit(self) -> bool:
         """Whether the tolerances no longer fit."""
         sizes, travels = self._travels()
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             grown = sizes / self._sizes
         share, floor = self._share, self._floor
         self._furthest = np.maximum(self._furthest, travels)
@@ -124,16 +130,19 @@ class Stepper:
 
     def step(self) -> bool:
         """One step; false when arithmetic or the integrator allows none."""
-        if self._noise * self.t > END or self._system.hidden(self.y):
+        if self._lost > END or self._system.hidden(self.y):
             return False
         self._n += 1
-        if self._n % EVERY == 0 and self._unfit():
-            self._begin()
+        if self._n % EVERY == 0:
+            self._rounding()
+            if self._unfit():
+                self._begin()
         for attempt in range(2):
             self._solver.step()
             if self._solver.status != "failed" and np.isfinite(self._solver.y).all():
                 self._h = float(self._solver.t) - self.t
                 self.t, self.y = float(self._solver.t), self._base + self._solver.y
+                self._lost += self._noise * self._h
                 return True
             if attempt == 0:
                 self._begin()  # it forgets the history that it failed with

@@ -1,4 +1,4 @@
-"""An L-stable integrator of autonomous systems whose step is never added to a time before it is used.
+"""An integrator of autonomous systems whose step is never added to a time before it is used; L-stable where stiff.
 
 The Rosenbrock-Wanner method Rodas5P (G. Steinebach, *BIT Numerical Mathematics* 63:27, 2023): eight stages, order 5
 with an embedded error estimate of order 4, stiffly accurate, one factorisation a step:
@@ -8,6 +8,10 @@ with an embedded error estimate of order 4, stiffly accurate, one factorisation 
 The way from one saddle to the next may take 1e-60 of the time that was spent at the saddle. A program that computes
 `t + h` cannot step there, and one that does not need `t` can: the field here has no time in it, steps of any size are
 taken, and their sum is kept as two doubles for the reader alone.
+
+Between two rests the path is not stiff, and explicit steps of order 8 (`_explicit.py`) are longer and cheaper. They are
+taken only as long as they damp what decays as the solution does: at a rest, or where rates are far apart, they would be
+held far below what the error asks for, and Rodas5P takes over.
 """
 
 import abc
@@ -17,6 +21,8 @@ from collections.abc import Callable
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
+
+from ._explicit import DAMPED, N_STAGES, ExplicitStep, explicit_error, explicit_step
 
 _getrf, _getrs = scipy.linalg.get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
 GAMMA = 0.21193756319429014
@@ -48,7 +54,11 @@ C = (
     ),
 )
 STAGES = len(A)
+_A, _C = tuple(map(np.array, A)), tuple(map(np.array, C))
 SMALLEST_STEP = 1e-300
+PATIENCE = 3  # explicit steps that stability, not the error, holds back before Rodas5P is tried; doubled where in vain
+LOOSE = 1.5  # Rodas5P is left where stability lets explicit steps be longer by this factor than its own
+NOISY = 3e-11  # tolerances below which an explicit step's error estimate may be rounding, and says nothing of stiffness
 Solve = Callable[[Float[np.ndarray, " N"]], Float[np.ndarray, " N"]]
 
 
@@ -62,6 +72,11 @@ class AbstractAutonomous(abc.ABC):
     @abc.abstractmethod
     def factor(self, y: Float[np.ndarray, " N"], shift: float) -> Solve:
         """The map `b -> (shift - f'(y))^{-1} b`."""
+
+    def fastest(self, y: Float[np.ndarray, " N"]) -> float:
+        """An estimate of the fastest rate at which anything decays at y; infinite for no explicit steps."""
+        del y
+        return math.inf
 
     def unit(self, y: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"] | float:
         """The size of an error of one in each coordinate; 1 for errors that are absolute in the coordinates."""
@@ -97,10 +112,11 @@ def factored(shift: float, J: Float[np.ndarray, "N N"]) -> Solve:
 
 
 class StiffIntegrator:
-    """Steps of Rodas5P with the error of each at most `tol` in the largest coordinate.
+    """Steps with the error of each at most `tol` in the largest coordinate.
 
     - `y`, `f`: the present state and field, shape (N,); `next_size`: the step to try next.
     - `elapsed`, `elapsed_low`: the sum of the steps as two doubles.
+    - `explicit`: the last accepted step, where it was an explicit one.
     - `stuck`: no step was small enough: the field is not finite, or is beyond double precision.
     """
 
@@ -112,54 +128,99 @@ class StiffIntegrator:
             speed = np.max(np.abs(self.f) / system.unit(self.y), initial=0.0)
         self.next_size = 1e-3 / speed if 0 < speed < math.inf else 1.0
         self.near_border = False
+        self.explicit: ExplicitStep | None = None
+        self.votes, self.patience, self.since = 0, PATIENCE, 0
+        self._look()
+        self.is_explicit = self.stable > 0 and tol >= NOISY
         self.elapsed = self.elapsed_low = 0.0
         self.n_evaluations, self.n_steps, self.n_rejected = 1, 0, 0
         self.stuck = not bool(np.isfinite(self.f).all())
 
     def trial(self, h: float) -> tuple[Float[np.ndarray, " N"], float]:
-        """The state after a step `h`, and its error in units of `tol`; an error of NaN for a step out of the domain."""
+        """The state after a step `h` of Rodas5P, and its error in units of `tol`; NaN for a step out of the domain."""
         solve = self.system.factor(self.y, 1 / (h * GAMMA))
         U = np.empty((STAGES, self.y.size))
         y = self.y
         for i in range(STAGES):
             right = self.f
             if i:
-                y = self.y + np.asarray(A[i]) @ U[:i]
-                right = self.system.field(y) + (np.asarray(C[i]) / h) @ U[:i]
-                self.n_evaluations += 1
+                y = self.y + _A[i] @ U[:i]
+                right = self.system.field(y) + (_C[i] / h) @ U[:i]
             U[i] = solve(right)
-            if not np.isfinite(U[i]).all():
-                return self.y, math.nan
+        self.n_evaluations += STAGES - 1
+        # A stage out of the domain is NaN, and so is the last, which was made of it.
+        if not np.isfinite(U).all():
+            return self.y, math.nan
         return y + U[-1], float(np.max(np.abs(U[-1]) / self.system.unit(y), initial=0.0)) / self.tol
 
     def step(self, longest: float = math.inf) -> bool:
         """One accepted step, at most `longest`; False when stuck."""
         with np.errstate(all="ignore"):
             while not self.stuck:
-                h = min(self.next_size, longest)
-                y, error = self.trial(h)
-                f = self.system.field(y) if error <= 1 else self.f
+                free = min(self.next_size, self.stable) if self.is_explicit else self.next_size
+                h = min(free, longest)
+                if self.is_explicit:
+                    y, f, error = self._explicit_trial(h)
+                else:
+                    y, error = self.trial(h)
+                    f = self.system.field(y) if error <= 1 else self.f
+                    self.n_evaluations += error <= 1
+                power = 1 / 8 if self.is_explicit else 1 / 5
                 if not error <= 1 or not np.isfinite(f).all():
                     self.n_rejected += 1
                     if 1 < error < math.inf:
-                        self.next_size = h * max(0.1, 0.8 * error**-0.2)
+                        self.next_size = h * max(0.1, 0.8 * error**-power)
                     else:
                         # Out of the domain, as on the way into a pole: what is left gets shorter with each step.
                         self.near_border, self.next_size = True, self._within(0.1 * h, h)
                     self.stuck = self.next_size < SMALLEST_STEP
                     continue
-                self.n_evaluations += 1
                 self.y, self.f = y, f
                 self.n_steps += 1
-                proposed = h * min(8.0, 0.8 * max(error, 1e-9) ** -0.2)
+                proposed = h * min(8.0, 0.8 * max(error, 1e-9) ** -power)
                 if self.near_border:
                     within = self._within(proposed, proposed)
                     self.near_border, proposed = within < proposed, within
                 # A step that the caller cut short says nothing against a longer one.
-                self.next_size = proposed if h < longest else max(self.next_size, proposed)
+                self.next_size = proposed if h == free else max(self.next_size, proposed)
                 self._add(float(h))
+                self._look()
+                if not self.is_explicit:
+                    self.explicit = None
+                if h == free:
+                    self._choose(proposed)
                 return True
         return False
+
+    def _explicit_trial(self, h: float) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"], float]:
+        """The state after an explicit step, the field there, and the error as `trial` tells it."""
+        step = explicit_step(self.system.field, self.y, self.f, h)
+        self.n_evaluations += N_STAGES
+        if step is None:
+            return self.y, self.f, math.nan
+        error = explicit_error(step, self.system.unit(step.end)) / self.tol
+        if error <= 1:
+            self.explicit = step
+        return step.end, step.stages[-1], error
+
+    def _look(self) -> None:
+        """The longest explicit step that damps, here."""
+        rate = self.system.fastest(self.y)
+        self.stable = math.inf if rate == 0 else DAMPED / rate if rate > 0 else 0.0
+
+    def _choose(self, size: float) -> None:
+        """The method of the next step, from the size that the error lets it have."""
+        if self.is_explicit:
+            self.votes = self.votes + 1 if size >= self.stable else 0
+            if self.votes >= self.patience:
+                self.is_explicit, self.votes, self.since = False, 0, self.n_steps
+                self.next_size = self.stable
+        elif self.tol >= NOISY:
+            self.votes = self.votes + 1 if self.stable > LOOSE * size else 0
+            if self.votes == 2:
+                in_vain = self.n_steps - self.since <= 4
+                self.patience = min(2 * self.patience, 32 * PATIENCE) if in_vain else PATIENCE
+                self.is_explicit, self.votes = True, 0
 
     def _within(self, otherwise: float, largest: float) -> float:
         """A step that covers most of the way to the border; what was proposed where the field is not a guide to it (a
@@ -171,6 +232,7 @@ class StiffIntegrator:
         """Go on from the same place in other coordinates."""
         with np.errstate(all="ignore"):
             self.y, self.f = y, self.system.field(y)
+            self._look()
         self.n_evaluations += 1
 
     def _add(self, h: float) -> None:

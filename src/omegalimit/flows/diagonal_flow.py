@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike
 
 from .._checks import check_finite, check_ndim, check_same_length, shape_text, to_float64
 from .._threads import one_blas_thread
-from ..models.diagonal import AbstractNeurons, NeuronFunctions
+from ..models.diagonal import AbstractNeurons, NeuronFunctions, WeightedSquares
 from ..trajectory import Cost
-from ._diagonal_reading import Path, Setting
+from ._diagonal_reading import Path, Record, Setting
 from ._diagonal_result import Activation as Activation
 from ._diagonal_result import DiagonalEnding, DiagonalFlow
 from ._diagonal_result import DiagonalPlateau as DiagonalPlateau
@@ -48,7 +48,7 @@ def checked_data(X: object, y: object) -> tuple[Float[np.ndarray, "n d"], Float[
 def checked_shape(model: AbstractNeurons, d: int, shape: object, *, name: str = "shape") -> Float[np.ndarray, "d m"]:
     """`shape` as an array (d, m), for as many neurons as the model has. A single row is the start of every neuron."""
     theta, _ = to_float64(shape, name)
-    if isinstance(model, NeuronFunctions):
+    if isinstance(model, NeuronFunctions | WeightedSquares):
         model.check_features(d)
     if theta.ndim == 1 and theta.size == model.width:
         theta = np.tile(theta, (d, 1))
@@ -152,7 +152,7 @@ class _Run:
         """The ending at k, if it is a limit."""
         setting = self.setting
         r, u = setting.gradient(k)
-        left, sizes, size_y = float(np.linalg.norm(r)), setting.sizes, setting.size_y
+        left, sizes, size_y = math.sqrt(r @ r), setting.sizes, setting.size_y
         if left <= setting.tol * size_y:
             return DiagonalEnding.INTERPOLATES, f"|y - X k| is {left / size_y:.1e} of |y|."
         pulled = ~(np.abs(u) <= setting.tol * sizes * left)
@@ -174,22 +174,18 @@ class _Run:
         setting, charts = self.setting, self.setting.charts
         it = StiffIntegrator(charts.system, charts.start, tol=self.rtol)
         horizon = math.inf if self.until is None else self.until * setting.scale
-        states, fields, times, lows = [], [], [], []
-        ending = None
+        record, ending = Record(charts), None
         while ending is None:
-            state, field = charts.node(it)
-            states.append(state)
-            fields.append(field)
-            times.append(it.elapsed)
-            lows.append(it.elapsed_low)
-            ending = self.ended(charts.motion(state)[0])
+            state = charts.node(it)
+            record.add(state, it)
+            ending = self.ended(charts.k(state))
             if ending is None and it.elapsed >= horizon:
                 ending = DiagonalEnding.TIME_REACHED, f"T = {self.until:g} was reached."
             if ending is None and it.n_steps >= self.max_steps:
                 ending = DiagonalEnding.STEPS_SPENT, f"{self.max_steps} steps were taken without reaching a limit."
             if ending is None and not it.step(horizon - it.elapsed):
                 ending = DiagonalEnding.HORIZON, "no step is small enough: the field leaves double precision here."
-        path = Path(setting, *map(np.array, (states, fields, times, lows)))
+        path = Path(setting, *record.arrays())
         components = charts.components(path.Z)
         drift, slack = self.drift(components)
         return DiagonalFlow(
@@ -198,7 +194,7 @@ class _Run:
             log_s=self.log_s,
             log_h=setting.log_h,
             time=path.w / setting.scale,
-            time_low=np.array(lows) / setting.scale,
+            time_low=path.low / setting.scale,
             k=path.k,
             components=components,
             loss=0.5 * np.sum(path.r**2, axis=1) * setting.unit**2,

@@ -50,7 +50,8 @@ class QuadraticDescent:
     - `diverged_at`: the step after which a parameter or an output was no longer finite, else `None`.
     - `n_rises`: steps in which the residual rose.
     - `edge_start`, `edge_end`: step size times the largest eigenvalue of the loss's Hessian in U: above 2 the step is
-      too large there. The last is NaN when the run diverged.
+      too large there. Negative where the Hessian has no positive eigenvalue, as near a small start. The last is NaN
+      when the run diverged.
     - `rank_start`: the numerical rank of the start, which no step raises.
     """
 
@@ -158,7 +159,7 @@ def quadratic_descent(
         if diverged:
             watch.rows.clear()
             y = system.y0
-        watch.look(float(run.steps[-1]), y)
+        watch.look(eta * run.steps[-1], y)
         ending = run.ending
         if ending in (QuadraticEnding.STEPS_TAKEN, QuadraticEnding.HORIZON) and until > 0:
             ending = watch.ending or ending
@@ -226,7 +227,7 @@ def _descend(
         gradient = outputs.gradient()
         gradient *= double_step
         if k % _LOOK == _LOOK - 1 and until > 0:
-            watch.look(float(k), system.of(UT.T))
+            watch.look(k * double_step / 2, system.of(UT.T))
             if watch.ending is not None:
                 ending = watch.ending
                 break

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from ..data.measurements import CommutingMeasurements, Measurements
 
 
+MOST_OVER = 1e40
+"""Largest outputs of a start beside the targets."""
+
+
 def factor_flow(
     measurements: Measurements,
     U0: Float[np.ndarray, "d r"],
@@ -149,6 +153,20 @@ def checked_options(*, accuracy: float, arrival: float, max_time: float, max_ste
         raise ValueError(f"`max_steps` must be at least 1; got {max_steps!r}.")
 
 
+def check_start_size(system: System) -> None:
+    """Raise `ValueError` for a start from which the way to the data leaves double precision."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        f0 = system.outputs(system.y0)
+        largest = float(np.abs(f0).max())
+    targets = float(np.abs(system.problem.measurements.y).max()) or 1.0
+    if not largest <= MOST_OVER * targets:
+        size = f"{largest / targets:.0e} times" if math.isfinite(largest / targets) else "too many times"
+        raise ValueError(
+            f"the start's outputs are {size} as large as the targets; the flow is computed from up to {MOST_OVER:.0e}. "
+            "Take a smaller start."
+        )
+
+
 def _run(
     measurements: Measurements,
     system: System,
@@ -168,6 +186,7 @@ def _run(
         if asked[-1] > max_time:
             raise ValueError(f"`times` end at {asked[-1]:g}, after `max_time` = {max_time:g}.")
         asked = np.ldexp(asked, -unit)
+    check_start_size(system)
     with one_blas_thread(), np.errstate(under="ignore"), warnings.catch_warnings():
         # LSODA warns where it fails; what became of the run is in its ending.
         warnings.filterwarnings("ignore", message="lsoda: ", category=UserWarning)

@@ -78,8 +78,11 @@ class PathData:
         return np.ldexp(T, self.y_exponent - self.t_exponent)
 
 
-def path_data(X: ArrayLike, y: ArrayLike, t_plus: ArrayLike, t_minus: ArrayLike):
-    """The scaled form of `X`, which is a copy, and checked copies of the others in double precision, read-only."""
+def path_data(X: ArrayLike, y: ArrayLike, t_plus: ArrayLike, t_minus: ArrayLike, *, told: "Told | None" = None):
+    """The scaled form of `X`, which is a copy, and checked copies of the others in double precision, read-only.
+
+    `told`: the words of errors about sizes; those of growth times when not given.
+    """
     # What comes in double precision is copied once only, by the scaling.
     given = X if isinstance(X, np.ndarray) and X.dtype == np.float64 else to_float64(X, "X")[0]
     check_ndim(given, "X", axes="n, d")
@@ -94,7 +97,32 @@ def path_data(X: ArrayLike, y: ArrayLike, t_plus: ArrayLike, t_minus: ArrayLike)
     times = [_times(value, name, d) for value, name in ((t_plus, "t_plus"), (t_minus, "t_minus"))]
     for array in (target, *times):
         array.flags.writeable = False
-    return _scaled(given, target, *times), target, *times
+    return _scaled(given, target, *times, told=told or GROWTH), target, *times
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """How errors about sizes are told: a feature beyond the others, what leaves double precision, and the way out."""
+
+    spread: str
+    times: str
+    value: str
+    bring: str
+
+
+GROWTH = Told(
+    f"is so slow (its growth time over the size of its column) that the fastest one is {_LARGEST_SPREAD:.0e} times "
+    "faster",
+    "The times, of the size of t over X'y,",
+    "The optimal value, of the size of t times y over X,",
+    "bring `X`, `y` or the growth times nearer to one",
+)
+PENALTY = Told(
+    f"is so small that the largest column is {_LARGEST_SPREAD:.0e} times larger",
+    "The penalties, of the size of X'y,",
+    "The l1 norm at the end, of the size of y over X,",
+    "bring `X` or `y` nearer to one",
+)
 
 
 def _times(value, name, d):
@@ -113,7 +141,7 @@ def _times(value, name, d):
     return array
 
 
-def _scaled(X, y, t_plus, t_minus) -> PathData:
+def _scaled(X, y, t_plus, t_minus, *, told: Told) -> PathData:
     rows, sizes, e = _scaled_rows(X)
     f = math.frexp(float(np.abs(y).max()))[1]
     used = sizes > 0
@@ -124,8 +152,7 @@ def _scaled(X, y, t_plus, t_minus) -> PathData:
     if finite.any() and exponent[finite].max() - g > math.log2(_LARGEST_SPREAD):
         i = int(np.argmax(np.where(finite, exponent, -(2**30)).max(axis=0)))
         raise ValueError(
-            f"Feature {i} is so slow (its growth time over the size of its column) that the fastest one is "
-            f"{_LARGEST_SPREAD:.0e} times faster or more; double precision holds no path of both. Rescale or drop it."
+            f"Feature {i} {told.spread} or more; double precision holds no path of both. Rescale or drop it."
         )
     # Zero columns never move: any time will do.
     t = np.where(np.isfinite(mantissa), np.ldexp(mantissa, np.where(finite, exponent - g, 0)), np.inf)
@@ -133,11 +160,11 @@ def _scaled(X, y, t_plus, t_minus) -> PathData:
     if y.any() and used.any():
         for what, size in (
             ("The coefficients k, of the size of y over X,", max(abs(f - unit.min()), abs(f - unit.max()))),
-            ("The times, of the size of t over X'y,", abs(g - f)),
-            ("The optimal value, of the size of t times y over X,", abs(f + g)),
+            (told.times, abs(g - f)),
+            (told.value, abs(f + g)),
         ):
             if size > _LARGEST_EXPONENT:
-                raise ValueError(f"{what} leave double precision; bring `X`, `y` or the growth times nearer to one.")
+                raise ValueError(f"{what} leave double precision; {told.bring}.")
     arrays = {"rows": rows, "y": np.ldexp(y, -f), "t_plus": t[0], "t_minus": t[1], "sizes": sizes}
     for array in arrays.values():
         array.flags.writeable = False

@@ -103,6 +103,7 @@ class ExcessRisk:
                 )
             check_finite(array, name)
         check_finite(signal, "signal")
+        sigma, signal_power = _number(sigma, "sigma"), _number(signal_power, "signal_power")
         if not (math.isfinite(sigma) and sigma >= 0):
             raise ValueError(f"`sigma` must be finite and not negative; got {sigma!r}.")
         with one_blas_thread():
@@ -119,8 +120,8 @@ class ExcessRisk:
             A=(A + A.T) / 2,
             c=(U.T @ signal) / root,
             s=(U.T @ weighted) / root,
-            q=float(signal_power),
-            sigma=float(sigma),
+            q=signal_power,
+            sigma=sigma,
             n_null=int(n - kept.sum()),
         )
 
@@ -133,7 +134,11 @@ class ExcessRisk:
         covariance: Float[np.ndarray, "..."],
         sigma: float,
     ) -> "ExcessRisk":
-        """From a design, coefficients, and the covariance of new points: (d, d), or its diagonal (d,)."""
+        """From a design, coefficients, and the covariance of new points: (d, d), or its diagonal (d,).
+
+        Raises `ValueError` as `from_gram` does, and for a covariance that is not symmetric or has a negative
+        eigenvalue, beyond rounding.
+        """
         X, b_star = to_float64(X, "X")[0], to_float64(b_star, "b_star")[0]
         covariance = to_float64(covariance, "covariance")[0]
         check_ndim(X, "X", axes="n, d")
@@ -143,6 +148,7 @@ class ExcessRisk:
         d = X.shape[1]
         if covariance.shape not in ((d,), (d, d)):
             raise ValueError(f"`covariance` must have shape ({d}, {d}) or ({d},); got {shape_text(covariance.shape)}.")
+        _check_covariance(covariance)
         XS = X * covariance if covariance.ndim == 1 else X @ covariance
         weighted = covariance * b_star if covariance.ndim == 1 else covariance @ b_star
         return cls.from_gram(
@@ -159,21 +165,29 @@ class ExcessRisk:
         """Number of observations."""
         return self.U.shape[0]
 
-    def _form(self, z: Float[np.ndarray, "*P r"]) -> Float[np.ndarray, "*P"]:
-        flat = z.reshape(-1, z.shape[-1])
+    def _form(self, f: Float[np.ndarray, "*P r"], along: Float[np.ndarray, " r"]) -> Float[np.ndarray, "*P"]:
+        """`z'Az - 2 z's + q` at `z = f * along`; infinite where a filter, or a square on the way, is."""
+        flat = f.reshape(-1, f.shape[-1])
         out = np.empty(len(flat))
-        for i in range(0, len(flat), _FILTERS):
-            part = flat[i : i + _FILTERS]
-            out[i : i + _FILTERS] = np.einsum("pi,pi->p", part @ self.A - 2 * self.s, part) + self.q
-        return out.reshape(z.shape[:-1])[()]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i in range(0, len(flat), _FILTERS):
+                part = flat[i : i + _FILTERS]
+                z = part * along
+                found = np.einsum("pi,pi->p", z @ self.A - 2 * self.s, z) + self.q
+                # A mode that has diverged counts also where the signal has nothing on it, where 0 inf is NaN.
+                out[i : i + _FILTERS] = np.where(np.isfinite(found) & np.isfinite(part).all(axis=1), found, math.inf)
+        return out.reshape(f.shape[:-1])[()]
 
     def bias(self, f: Float[np.ndarray, "*P r"]) -> Float[np.ndarray, "*P"]:
         """Excess risk without noise, shape P, for filters of shape P + (r,) on the eigenvalues `m`."""
-        return self._form(self._filters(f) * self.c)
+        return self._form(self._filters(f), self.c)
 
     def variance(self, f: Float[np.ndarray, "*P r"]) -> Float[np.ndarray, "*P"]:
         """What noise adds in the mean, shape P."""
-        return self._filters(f) ** 2 @ self.price
+        f = self._filters(f)
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = f**2 @ self.price
+        return np.where(np.isfinite(added) & np.isfinite(f).all(axis=-1), added, math.inf)[()]
 
     def expected(self, f: Float[np.ndarray, "*P r"]) -> Float[np.ndarray, "*P"]:
         """Mean excess risk over the noise, given the design: `bias + variance`, shape P."""
@@ -181,15 +195,26 @@ class ExcessRisk:
 
     def noise(self, noise: Float[np.ndarray, " n"]) -> Float[np.ndarray, " r"]:
         """`xi = U'noise / sqrt(n m)`: the noise in the ridgeless interpolant's coefficients."""
+        noise = to_float64(noise, "noise")[0]
+        if noise.shape != (self.n,):
+            raise ValueError(
+                f"`noise` needs one value for each of the {self.n} observations; got shape {shape_text(noise.shape)}."
+            )
+        check_finite(noise, "noise")
         return (self.U.T @ noise) / np.sqrt(self.n * self.m)
 
     def given(self, f: Float[np.ndarray, "*P r"], noise: Float[np.ndarray, " n"]) -> Float[np.ndarray, "*P"]:
         """Excess risk with this very noise, shape P."""
-        return self._form(self._filters(f) * (self.c + self.noise(noise)))
+        return self._form(self._filters(f), self.c + self.noise(noise))
 
     def best(self, f: Float[np.ndarray, "P r"]) -> Best:
-        """The least mean excess risk among these filters; ties go to the first."""
+        """The least mean excess risk among these filters; ties go to the first.
+
+        A filter that has diverged has an infinite risk. Raises `ValueError` where there is no filter.
+        """
         risk = np.asarray(self.expected(f)).reshape(-1)
+        if not risk.size:
+            raise ValueError("there is no filter among `f` to choose from.")
         index = int(np.argmin(risk))
         return Best(risk=float(risk[index]), index=index)
 
@@ -209,12 +234,15 @@ class ExcessRisk:
         return Amplification(gain=self.gain, price=self.price)
 
     def _filters(self, f: Float[np.ndarray, "*P r"]) -> Float[np.ndarray, "*P r"]:
-        f = np.asarray(f, dtype=float)
+        f = to_float64(f, "f")[0]
         if f.ndim == 0 or f.shape[-1] != self.m.size:
             raise ValueError(
                 f"a filter needs one value for each of the {self.m.size} eigenvalues `m` along its last axis; "
                 f"got shape {shape_text(f.shape)}."
             )
+        if np.isnan(f).any():
+            where = ", ".join(str(int(i)) for i in np.argwhere(np.isnan(f))[0])
+            raise ValueError(f"`f[{where}]` is NaN; a filter that has diverged is infinite there.")
         return f
 
 
@@ -224,6 +252,7 @@ def hold_out_factor(n_candidates: int, n_points: int, alpha: float) -> float:
     `sigma^2 + R_chosen` is at most this times `sigma^2 + R_best`, with probability 1 - alpha (Gaussian residuals; see
     the head of this page). Raises `ValueError` for counts below 1 or alpha outside (0, 1).
     """
+    alpha = _number(alpha, "alpha")
     if n_candidates < 1 or n_points < 1:
         raise ValueError(f"candidates and points must number at least 1; got {n_candidates!r} and {n_points!r}.")
     if not 0 < alpha < 1:
@@ -240,3 +269,35 @@ def choose(losses: Float[np.ndarray, " P"]) -> int:
     if not finite.size:
         raise ValueError(f"none of the {losses.size} losses is finite: there is nothing to choose.")
     return int(finite[np.argmin(losses[finite])])
+
+
+def _number(value: object, name: str) -> float:
+    array = to_float64(value, name)[0]
+    if array.ndim:
+        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
+    return float(array)
+
+
+def _check_covariance(covariance: np.ndarray) -> None:
+    size = float(np.abs(covariance).max(initial=0.0))
+    if covariance.ndim == 1:
+        if covariance.size and (least := float(covariance.min())) < 0:
+            raise ValueError(f"`covariance` has the negative variance {least:g}; variances are 0 at least.")
+        return
+    if not size:
+        return
+    scaled = covariance / size  # no square of it leaves the range of doubles
+    rounding = 1e3 * len(covariance) * np.finfo(float).eps  # a covariance comes from sums of products, itself rounded
+    off = np.abs(scaled - scaled.T)
+    if off.max() > rounding:
+        i, j = map(int, np.unravel_index(np.argmax(off), off.shape))
+        raise ValueError(
+            f"`covariance` is not symmetric: entry [{i}, {j}] is {covariance[i, j]:g}, and [{j}, {i}] is "
+            f"{covariance[j, i]:g}."
+        )
+    with one_blas_thread():
+        least = float(np.linalg.eigvalsh(scaled)[0])
+    if least < -rounding * len(covariance):
+        raise ValueError(
+            f"`covariance` has the negative eigenvalue {least * size:g}; it must be positive semidefinite."
+        )

@@ -5,7 +5,9 @@ A diagonal network `k_i = k_i(theta_i)`, started at `s theta*` with `s -> 0`, st
     int u_i dt = t_i+ h(s)    (it becomes positive)    or    int u_i dt = -t_i- h(s)    (negative),    u = X'(y - Xk).
 
 **Two layers.** `h(s) = log(1/s)`, `t+ = 1/lambda_max`, `t- = -1/lambda_min` with the extreme eigenvalues of the Hessian
-of `k_i` at zero (stated by the authors, arXiv 2607.12332). They do not depend on the initial shape.
+of `k_i` at zero (stated by the authors, arXiv 2607.12332, for a shape that is orthogonal to neither extreme
+eigenvector). They do not depend on the initial shape. Derived here, outside the theorem: of a quadratic `k_i` a part
+that is zero stays zero, so that a shape without the one or the other eigenvector never takes that sign: `t = inf`.
 
 **L >= 3 layers**, `k_i = prod_l a_il`. `h(s) = s^-(L-2)`. With `c` the entry of the shape that is smallest in size and
 `mu_j^2 = a_j^2 - c^2` for the others, the authors state `t+ = F(inf)` and `t- = -F(-inf)` for
@@ -47,7 +49,8 @@ class GrowthTimes:
 
     - `t_plus`, `t_minus`: shape `(d,)`, positive; `inf` where the coefficient never takes that sign.
     - `error`: relative error of the finite ones: the quadrature's own difference between two grids, and rounding.
-    - `outside`: shape `(d,)`; true where the shape is outside the authors' theorem (smallest size shared, two zeros).
+    - `outside`: shape `(d,)`; true where the shape is outside the authors' theorem (orthogonal to an extreme
+      eigenvector; deep: smallest size shared, two zeros).
     - `scale`: how the clock depends on the size `s` of the start, in words: `"log(1/s)"` or `"s^-(L-2)"`.
     """
 
@@ -64,16 +67,25 @@ class GrowthTimes:
         if not len(where):
             return None
         shown = ", ".join(map(str, where[:5])) + (", ..." if len(where) > 5 else "")
+        if self.scale == "log(1/s)":
+            return (
+                f"{len(where)} of {len(self.outside)} features (index {shown}) start orthogonal to an extreme "
+                "eigenvector: outside the theorem; that sign cannot be reached."
+            )
         return (
             f"{len(where)} of {len(self.outside)} features (index {shown}) have no single smallest entry in their "
             "shape: outside the theorem; one sign, or both, cannot be reached."
         )
 
 
-def two_layer_growth_times(least: ArrayLike, largest: ArrayLike) -> GrowthTimes:
+def two_layer_growth_times(
+    least: ArrayLike, largest: ArrayLike, *, no_plus: ArrayLike = False, no_minus: ArrayLike = False
+) -> GrowthTimes:
     """`t+ = 1/largest`, `t- = -1/least`: the extreme Hessian eigenvalues of every `k_i` at zero, shape `(d,)` each.
 
-    `u^2 - v^2` has `-2` and `2`, so one half each. Raises `ValueError` unless `least < 0 < largest`.
+    `u^2 - v^2` has `-2` and `2`, so one half each. `no_plus`, `no_minus`: where a quadratic `k_i` starts orthogonal to
+    the eigenvector of the largest, or the least, and that time is infinite; true or false, one or `(d,)`. Raises
+    `ValueError` unless `least < 0 < largest`.
     """
     low, high = (_vector(value, name) for value, name in ((least, "least"), (largest, "largest")))
     if low.shape != high.shape:
@@ -91,9 +103,19 @@ def two_layer_growth_times(least: ArrayLike, largest: ArrayLike) -> GrowthTimes:
             )
     with np.errstate(over="ignore"):
         t_plus, t_minus = 1 / high, -1 / low
+    never = []
+    for value, name in ((no_plus, "no_plus"), (no_minus, "no_minus")):
+        mask = np.asarray(value)
+        if mask.dtype != bool or mask.shape not in ((), low.shape):
+            raise ValueError(
+                f"`{name}` must be true or false, one or {shape_text(low.shape)}; got {mask.dtype} of shape "
+                f"{shape_text(mask.shape)}."
+            )
+        never.append(np.broadcast_to(mask, low.shape))
     _check_double(t_plus, t_minus, np.zeros(len(low), bool), np.zeros(len(low), bool))
+    t_plus, t_minus = np.where(never[0], np.inf, t_plus), np.where(never[1], np.inf, t_minus)
     eps = float(np.finfo(float).eps)
-    outside = np.zeros(len(low), bool)
+    outside = never[0] | never[1]
     return GrowthTimes(t_plus=t_plus, t_minus=t_minus, error=eps, outside=outside, scale="log(1/s)")
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from .._checks import check_finite, shape_text, to_float64
-from ._path_data import PathData, excess, path_data
+from ._path_data import PENALTY, PathData, excess, path_data
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class LassoPath:
     """
 
     def __init__(self, X: ArrayLike, y: ArrayLike):
-        self._data, self._y, _, _ = path_data(X, y, 1.0, 1.0)
+        self._data, self._y, _, _ = path_data(X, y, 1.0, 1.0, told=PENALTY)
 
     def __repr__(self):
         return f"LassoPath(n={self.n}, d={self.d})"

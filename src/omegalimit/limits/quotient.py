@@ -24,6 +24,7 @@ those of `8 diag(mu) + 4 s s'`, `s_i = mu_i^(1/2)`; the least one is `4 mu_r = 4
 """
 
 import dataclasses
+import math
 
 import numpy as np
 import scipy.linalg
@@ -143,7 +144,8 @@ def effective_hessian(
     - `curvature`: second derivative of each measurement's loss at the data, shape (n,); one when not given (the squared
       loss). The form is then `(1/n) sum_i curvature_i <A_i, xi>^2`.
 
-    Raises `ValueError` for shapes that do not fit, entries that are not finite, U = 0, or a negative curvature.
+    Raises `ValueError` for shapes that do not fit, entries that are not finite, U = 0, a negative curvature, or a
+    form that is no double.
     """
     U = _factor(U)
     scaled, e_U = split(U)
@@ -165,7 +167,7 @@ def effective_hessian(
     level = _EPS * max(n, m) * float(s[0])
     exponent = 2 * (e_U + e_A)
     return EffectiveHessian(
-        eigenvalues=np.ldexp(s[::-1] ** 2 / n, exponent),
+        eigenvalues=_in_range("`U` and the measurements give", s[::-1] ** 2 / n, exponent),
         rank=q,
         width=U.shape[1],
         dimension=U.shape[0],
@@ -224,13 +226,15 @@ def spectral_start(rows: ArrayLike, y: ArrayLike, *, rank: int, trace: str = "me
     - `trace`: how tr(Q) is estimated: `"mean"`, by the mean of y; `"moment"`, by `tr(M)/(d+2)`, for which
       `recovery.py` has a bound.
 
-    Its error falls like n^(-1/2). Raises `ValueError` for shapes that do not fit, or `rank` outside 1 to d.
+    Its error falls like n^(-1/2). Raises `ValueError` for shapes that do not fit, `rank` outside 1 to d, or a start
+    that is no double.
     """
     X, y = checked("rows", rows), checked("y", y)
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"`rows` must have shape (n, d) and at least one entry; got {shape_text(X.shape)}.")
     if y.shape != (X.shape[0],):
         raise ValueError(f"`y` must have shape ({X.shape[0]},), one value for each row; got {shape_text(y.shape)}.")
+    (X, e_X), (y, e_y) = split(X), split(y)
     n, d = X.shape
     check_count(rank, "rank", least=1)
     if rank > d:
@@ -238,16 +242,35 @@ def spectral_start(rows: ArrayLike, y: ArrayLike, *, rank: int, trace: str = "me
     if trace not in ("mean", "moment"):
         raise ValueError(f"`trace` must be mean or moment; got {trace!r}.")
     M = (X.T * y) @ X / n
-    t = float(y.mean()) if trace == "mean" else float(np.trace(M)) / (d + 2)
+    # The mean of y is not in the units of M: it counts as much as rows of size one give.
+    t = (
+        float(_in_range("`rows` and `y` give", np.mean(y), -2 * e_X))
+        if trace == "mean"
+        else float(np.trace(M)) / (d + 2)
+    )
     estimate = (M - t * np.eye(d)) / 2
     w, V = np.linalg.eigh(estimate)
     top = w[::-1][:rank]
+    # Rows of another size than one are of another law; what is returned is the formula's value all the same.
+    exponent = 2 * e_X + e_y
+    half, odd = exponent // 2, exponent % 2
+    factor = V[:, ::-1][:, :rank] * np.sqrt(np.maximum(np.ldexp(top, odd), 0.0))
     return SpectralStart(
-        factor=V[:, ::-1][:, :rank] * np.sqrt(np.maximum(top, 0.0)),
-        estimate=estimate,
-        eigenvalues=top,
+        factor=_in_range("`rows` and `y` give", factor, half),
+        estimate=_in_range("`rows` and `y` give", estimate, exponent),
+        eigenvalues=_in_range("`rows` and `y` give", top, exponent),
         n_positive=int((top > 0).sum()),
     )
+
+
+def _in_range(names: str, scaled: ArrayLike, exponent: int) -> np.ndarray:
+    """`scaled * 2**exponent`, or `ValueError` where that is no double."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = np.ldexp(scaled, exponent)
+    if not np.isfinite(found).all():
+        size = math.log10(float(np.abs(scaled).max())) + exponent * math.log10(2)
+        raise ValueError(f"{names} numbers of about 1e{size:+.0f}, which no double holds; rescale them.")
+    return found
 
 
 def _factor(U: ArrayLike) -> Float[np.ndarray, "d r"]:

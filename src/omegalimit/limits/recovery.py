@@ -42,6 +42,9 @@ from .quotient import _factor
 LEMMA = 2 * (math.sqrt(2.0) - 1)
 """The constant c of the lemma."""
 
+LEAST_ROWS, MOST_ROWS = 2.0**-200, 2.0**200
+"""Between these the fourth powers of the rows, and their squares, are doubles."""
+
 MOST_ENTRIES = 3000
 """The largest `d (d+1)/2` for which the operator is formed as a matrix."""
 
@@ -49,7 +52,7 @@ MOST_ENTRIES = 3000
 def normal_operator(rows: ArrayLike) -> Float[np.ndarray, "m m"]:
     """N as a matrix of `m = d (d+1)/2` rows, in the orthonormal basis of `packed`.
 
-    Raises `ValueError` when `d (d+1)/2` is more than `MOST_ENTRIES`.
+    Raises `ValueError` when `d (d+1)/2` is more than `MOST_ENTRIES`, or for rows whose fourth powers are no doubles.
     """
     X = checked("rows", rows)
     if X.ndim != 2 or 0 in X.shape:
@@ -58,6 +61,11 @@ def normal_operator(rows: ArrayLike) -> Float[np.ndarray, "m m"]:
     if (m := d * (d + 1) // 2) > MOST_ENTRIES:
         raise ValueError(
             f"symmetric matrices of dimension {d} have {m} entries; the operator is formed up to {MOST_ENTRIES}."
+        )
+    if not LEAST_ROWS < float(np.abs(X).max()) < MOST_ROWS:
+        raise ValueError(
+            f"the largest entry of `rows` is {np.abs(X).max():.1e}: the operator is of fourth powers, and compared "
+            "with that of standard normal rows. Divide the rows by their standard deviation."
         )
     i, j = np.triu_indices(d)
     factor = np.where(i == j, 1.0, math.sqrt(2.0))

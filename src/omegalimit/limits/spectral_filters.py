@@ -252,26 +252,42 @@ def negative_ridge_filter(m: ArrayLike, nu: ArrayLike) -> Float[np.ndarray, "*P 
 def crossing(nu: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "*P"]:
     """The eigenvalue `m_c` at which the flow's filter crosses 1, shape P: above it f > 1, below it f < 1.
 
-    `m_c = -W_b(-nu t exp(-nu t)) / t` (see the head of this page). Infinite for nu = 0 or t = 0 (no crossing: f < 1
-    everywhere); 0 where it is below the smallest double, about from `nu t = 745` on.
+    `m_c = -W_b(-nu t exp(-nu t)) / t` (see the head of this page), taken in logs where `exp(-nu t)` or `nu t` leaves
+    the range of doubles. Infinite for nu = 0 or t = 0 (no crossing: f < 1 everywhere) and above the largest double; 0
+    below the smallest.
 
     >>> round(float(crossing(1.3, 0.95)), 12)
     0.83882991609
     """
     from scipy.special import lambertw
 
-    nu, t = np.broadcast_arrays(_parameter(nu, "nu"), _parameter(t, "t", infinite=True))
+    first, second = ("nu", _parameter(nu, "nu")), ("t", _parameter(t, "t", infinite=True))
+    nu, t, shape = _pairs(first, second)
     with np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore"):
-        z = np.asarray(nu * t)  # 0 * inf is NaN: no shift
-        inside = (z > 0) & (z < math.inf)
-        safe = np.where(inside, z, 2.0)
+        z = nu * t  # 0 * inf is NaN: no shift
+        early, late = (z < 0.5) & (nu > 0) & (t > 0), (z > 1.5) & (z < math.inf)
+        # m_c = w / t with w - log w = z - log z, w > 1.
+        log_z = np.where(z > 1e-290, np.log(z), np.log(nu) + np.log(t))  # the sum loses digits by cancellation
+        m_early = _larger_log_root(np.where(early, z - log_z, 2.0)) / t
+        # m_c = nu exp(w - z) with w exp(-w) = z exp(-z), w < 1; in two factors, as nu may be as large as exp(z).
+        safe = np.where(late, z, 2.0)
+        half = np.exp((-lambertw(-safe * np.exp(-safe), 0).real - safe) / 2)
+        m_late = nu * half * half
+        # Lambert's function loses half the digits where its branches meet; the divided equation does not.
+        safe = np.where(early | late | ~(z > 0) | np.isinf(z), 1.0, z)
         argument = -safe * np.exp(-safe)
         w = np.where(safe < 1, -lambertw(argument, -1).real, -lambertw(argument, 0).real)
-        ratio = w / safe
-        # Lambert's function loses half the digits where its branches meet; the divided equation does not.
-        near = inside & (np.abs(safe - 1) < 0.5)
-        ratio = np.where(near, 1 + _divided_log_inverse(np.where(near, safe, 1.0), ratio - 1), ratio)
-    return np.where(inside, ratio * nu, np.where(z == math.inf, 0.0, math.inf))[()]
+        m_near = nu * (1 + _divided_log_inverse(safe, w / safe - 1))
+    out = np.where(early, m_early, np.where(late, m_late, np.where(z == math.inf, 0.0, m_near)))
+    return np.where((nu > 0) & (t > 0), out, math.inf).reshape(shape)[()]
+
+
+def _larger_log_root(level: np.ndarray) -> np.ndarray:
+    """`w > 1` with `w - log w = level`, for levels from 1.1 on, by Newton's method."""
+    w = level + np.log(level)
+    for _ in range(6):
+        w = w - (w - np.log(w) - level) / (1 - 1 / w)
+    return w
 
 
 def _divided_log(p: np.ndarray) -> np.ndarray:
@@ -298,43 +314,81 @@ def descent_crossings(nu: float, k: int, *, eta: float) -> tuple[float, ...]:
     """Every eigenvalue at which the filter of k steps crosses 1, ascending: one, or two when k is even; none at nu = 0.
 
     The first lies below `nu + 1/eta`, the second between `nu + 1/eta` and `nu + 2/eta`. Between them f > 1.
-    With one step and `eta nu >= 1` the filter `eta m` crosses 1 at 1/eta.
+    With one step and `eta nu >= 1` the filter `eta m` crosses 1 at 1/eta. One that is above the largest double is
+    infinite, one below the smallest is 0: `eta nu` itself is only used in logs where it leaves their range.
 
     >>> [round(m, 2) for m in descent_crossings(1.3, 10, eta=0.225)]
     [0.12, 9.39]
     """
-    nu, eta = float(_parameter(nu, "nu")), _step_size(eta)
+    nu, eta = _one_number(_parameter(nu, "nu"), "nu"), _step_size(eta)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
         raise ValueError(f"`k` counts steps and must be a whole number, not negative; got {k!r}.")
+    if k > 2**53:
+        raise ValueError(f"`k` must be at most 2**53 steps, which a double still counts; got {k}.")
     if nu == 0 or k == 0:
         return ()
-    e, tiny = eta * nu, np.finfo(float).tiny
+    k, log_e = int(k), math.log(eta) + math.log(nu)  # e = eta nu
+    first = _above_the_shift(nu, k, eta, log_e) if math.log(k) + log_e < math.log(0.5) else _first(nu, k, log_e)
+    if k % 2 == 1:
+        return (first,)
 
-    # u = log(m / nu), so that a crossing far below nu keeps its digits.
+    # At x = eta (m - nu) = 1 + exp(v) in (1, 2): log of m (x - 1)^k / nu, rising in v.
+    def beyond(v: float) -> float:
+        return _log_sum(math.log1p(math.exp(v)) - log_e) + k * v
+
+    v = _root(beyond, -(_log_sum(math.log(2) - log_e) + 1) / k, 0.0)
+    return (first, nu + _quotient(1 + math.exp(v), eta))
+
+
+def _above_the_shift(nu: float, k: int, eta: float, log_e: float) -> float:
+    """The first crossing for `k eta nu < 1/2`, where it lies above nu: sought in `v = log(1 - eta (m - nu))`, v < 0.
+
+    `log(m / nu) + k v` vanishes at v = 0, which is the pole and no crossing, is positive just below it, and falls
+    below zero in the end: where m is near nu + 1/eta, only v has digits.
+    """
+
+    def log_ratio(v: float) -> float:
+        return _log_sum(math.log(-math.expm1(v)) - log_e) + k * v
+
+    v = _root(log_ratio, -(_log_sum(-log_e) + 1) / k, -1e-3 / k)
+    return nu + _quotient(-math.expm1(v), eta)
+
+
+def _first(nu: float, k: int, log_e: float) -> float:
+    """The first crossing for `k eta nu >= 1/2`, in u = log(m / nu), so that one far below nu keeps its digits."""
+    e = math.exp(min(log_e, 700.0))
+
     def below(u: float) -> float:
         p = math.expm1(u)
-        left = u / p if p != 0 else 1.0
-        right = k * e if e * abs(p) < tiny else -k * math.log1p(max(-e * p, -1 + 1e-16)) / p
-        return left - right
+        if p == 0:
+            return 1.0 - k * e
+        if p < 0:
+            return u / p + k * _log_sum(log_e + math.log(-p)) / p
+        return u / p + k * math.log1p(max(-e * p, -1 + 1e-16)) / p
 
     low, high = -1.0, math.log1p(1 / e)
     while below(low) <= 0:  # the left side grows without end
         low *= 2
-    first = nu * math.exp(_root(below, low, high))
-    if k % 2 == 1:
-        return (first,)
+    u = _root(below, low, high)
+    return nu * math.exp(u / 2) * math.exp(u / 2)  # in two factors: nu may be as large as exp(-u)
 
-    def beyond(x: float) -> float:  # x = eta (m - nu) in (1, 2): log of m (x - 1)^k / nu, rising
-        return math.log1p(x / e) + k * math.log(max(x - 1, tiny))
 
-    return (first, nu + _root(beyond, 1.0, 2.0) / eta)
+def _log_sum(log_x: float) -> float:
+    """`log(1 + x)` from log x."""
+    return log_x + math.log1p(math.exp(-log_x)) if log_x > 0 else math.log1p(math.exp(log_x))
+
+
+def _quotient(value: float, by: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float64(value) / by)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """The zero of a function that changes its sign between `low` and `high`, to rounding."""
     from scipy.optimize import brentq
 
-    found: Any = brentq(function, low, high, xtol=1e-15, rtol=4 * np.finfo(float).eps)
+    # No absolute tolerance: the zero may lie at any scale.
+    found: Any = brentq(function, low, high, xtol=5e-324, rtol=4 * np.finfo(float).eps, maxiter=2000)
     return float(found)
 
 
@@ -344,6 +398,13 @@ def step_condition(m: ArrayLike, nu: float, *, eta: float) -> bool:
 
 
 def _step_size(eta: float) -> float:
+    eta = _one_number(to_float64(eta, "eta")[0], "eta")
     if not (math.isfinite(eta) and eta > 0):
         raise ValueError(f"`eta` must be positive and finite; got {eta!r}.")
-    return float(eta)
+    return eta
+
+
+def _one_number(array: np.ndarray, name: str) -> float:
+    if array.size != 1:
+        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
+    return float(array.reshape(()))

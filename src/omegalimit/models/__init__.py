@@ -13,3 +13,4 @@ from .diagonal import AbstractNeurons as AbstractNeurons
 from .diagonal import NeuronFunctions as NeuronFunctions
 from .diagonal import PowerDifference as PowerDifference
 from .diagonal import ProductNeurons as ProductNeurons
+from .diagonal import WeightedSquares as WeightedSquares

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from .._checks import check_count, check_finite, shape_text, to_float64
-from .diagonal import Neuron
+from .diagonal import Neuron, compiled_neuron
 
 EPS = float(np.finfo(float).eps)
 MOST_STEPS = 3000
@@ -109,9 +109,26 @@ def check_definition(
         check_finite(direction, "start")
         if not direction.any():
             raise ValueError("`start` is zero, where nothing moves; pass the direction of the start.")
-    neuron = Neuron(function, m)
+    check_real(function, m)
+    neuron = compiled_neuron(function, m)
     with np.errstate(all="ignore"):
         return _report(neuron, direction, n_starts, np.random.default_rng(seed))
+
+
+def check_real(function: Callable[[Any], Any], m: int) -> None:
+    """Raise `TypeError` for a function with complex values. What cannot be traced is left to be told elsewhere."""
+    import jax
+
+    from .._numerics import double_precision
+
+    with double_precision():
+        try:
+            found = jax.eval_shape(function, jax.ShapeDtypeStruct((m,), np.dtype(np.float64)))
+        except (TypeError, jax.errors.JAXTypeError):
+            return
+    kind = getattr(found, "dtype", None)
+    if kind is not None and np.issubdtype(kind, np.complexfloating):
+        raise TypeError(f"a neuron's function must return a real number; it returns {kind}. Take the part you mean.")
 
 
 def _report(neuron: Neuron, start: np.ndarray | None, n_starts: int, rng: np.random.Generator) -> DefinitionReport:

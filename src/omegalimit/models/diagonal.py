@@ -18,6 +18,9 @@ from jaxtyping import Float
 from .._checks import check_count
 
 Array = Float[np.ndarray, "..."]
+# The compiler's own work is most of what a user's function costs; it changes no operation.
+QUICK_TO_COMPILE: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+FEW, MANY = 16, 256  # rows for which a function is compiled: two programs, whatever is asked
 
 
 class AbstractNeurons(abc.ABC):
@@ -144,6 +147,68 @@ class PowerDifference(AbstractNeurons):
         return value, value
 
 
+@dataclasses.dataclass(frozen=True)
+class WeightedSquares(AbstractNeurons):
+    """`k_i = p_i u_i^2 - q_i v_i^2`, p and q positive; parameters `(u_i, v_i)`.
+
+    - `p`, `q`: one number a feature.
+
+    Gradient flow conserves `|u|^q |v|^p` (derived here).
+    """
+
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name, values in (("p", self.p), ("q", self.q)):
+            bad = [value for value in values if not 0 < value < math.inf]
+            if bad:
+                raise ValueError(f"`{name}` must be positive and finite; got {bad[0]!r}.")
+        if len(self.p) != len(self.q):
+            raise ValueError(f"`p` has {len(self.p)} entries and `q` {len(self.q)}; give one a feature.")
+
+    @property
+    def order(self) -> int:
+        return 2
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    @property
+    def coefficients(self) -> Float[np.ndarray, "d 2"]:
+        """`(p, q)`."""
+        return np.array([self.p, self.q], dtype=float).T
+
+    @property
+    def _signed(self) -> Float[np.ndarray, "d 2"]:
+        return self.coefficients * np.array([1.0, -1.0])
+
+    def check_features(self, d: int) -> None:
+        """Raise `ValueError` when there are not `d` numbers."""
+        if len(self.p) != d:
+            raise ValueError(f"`p` gives {len(self.p)} neurons and the data have {d} features; give one per feature.")
+
+    def k(self, theta: Array) -> Array:
+        return np.sum(self._signed * theta**2, axis=-1)
+
+    def gradient(self, theta: Array) -> Array:
+        return 2 * self._signed * theta
+
+    def hessian(self, theta: Array) -> Array:
+        return np.broadcast_to(2 * self._signed[..., None] * np.eye(2), (*theta.shape, 2))
+
+    def extreme_eigenvalues(self, d: int) -> tuple[Array, Array]:
+        self.check_features(d)
+        return -2 * np.array(self.q, dtype=float), 2 * np.array(self.p, dtype=float)
+
+    def invariants(self, theta: Array) -> tuple[Array, Array]:
+        # By the larger exponent's root: |u|^(q/m) |v|^(p/m), m = max(p, q), stays within doubles.
+        power = self.coefficients[:, ::-1] / self.coefficients.max(axis=1)[:, None]
+        value = np.prod(np.abs(theta) ** power, axis=-1)[..., None]
+        return value, value
+
+
 def _jets(function: Callable[[Any], Any], m: int, order: int) -> list[np.ndarray]:
     """The derivative tensors of `function` at the origin, of degrees 0 to `order`."""
     import jax
@@ -171,7 +236,8 @@ def _jets(function: Callable[[Any], Any], m: int, order: int) -> list[np.ndarray
     for _ in range(order):
         chain = differentiated(chain)
     with double_precision():
-        return [np.asarray(value, dtype=float) for value in jax.jit(chain)(jnp.zeros(m))]
+        compiled = jax.jit(chain, compiler_options=QUICK_TO_COMPILE)
+        return [np.asarray(value, dtype=float) for value in compiled(jnp.zeros(m))]
 
 
 class Neuron:
@@ -202,21 +268,36 @@ class Neuron:
         if lead is not None and all(map(math.isfinite, sizes)) and sizes[0] == sizes[1] == 0:
             ratios = [(sizes[p] / sizes[lead]) ** (1 / (p - lead)) for p in range(lead + 1, order + 1)]
             self.radius = 1e-13 ** (1 / (order + 1 - lead)) / max(max(ratios) * math.sqrt(m), 1.0)
-        value, grad = jax.value_and_grad(function), jax.grad(function)
-        self._values = jax.jit(jax.vmap(value))
-        self._hessians = jax.jit(jax.vmap(jax.jacfwd(grad)))
+        grad = jax.grad(function)
 
-    def _direct(self, compiled: Any, theta: np.ndarray) -> Any:
-        """`compiled` on the rows of `theta`, padded to a power of 16 so that few shapes are compiled."""
-        import jax
+        def whole(x):
+            value, slope = jax.value_and_grad(function)(x)
+            return value, slope, jax.jacfwd(grad)(x)
 
+        self._whole = jax.jit(jax.vmap(whole), compiler_options=QUICK_TO_COMPILE)
+
+    def _direct(self, theta: Float[np.ndarray, "B m"], free: int) -> np.ndarray:
+        """The value (free 0), gradient (1) or Hessian (2) by the function itself."""
         from .._numerics import double_precision
 
         rows = len(theta)
-        padded = np.zeros((1 << 4 * -(-(rows - 1).bit_length() // 4), self.m))
+        if rows > MANY:
+            return np.concatenate([self._direct(theta[i : i + MANY], free) for i in range(0, rows, MANY)])
+        padded = np.zeros((FEW if rows <= FEW else MANY, self.m))
         padded[:rows] = theta
         with double_precision():
-            return jax.tree.map(lambda x: np.asarray(x)[:rows], compiled(padded))
+            # One program for all three; what is fetched is most of what a call costs.
+            return np.asarray(self._whole(padded)[free])[:rows]
+
+    def _by_distance(self, theta: Float[np.ndarray, "B m"], free: int) -> np.ndarray:
+        near = np.abs(theta).max(axis=1) < self.radius
+        if near.all():
+            return self._taylor(theta, free)
+        if not near.any():
+            return self._direct(theta, free)
+        found = np.empty((len(theta), *(self.m,) * free))
+        found[near], found[~near] = self._taylor(theta[near], free), self._direct(theta[~near], free)
+        return found
 
     def _taylor(self, theta: np.ndarray, free: int) -> np.ndarray:
         """`sum_p T_p [theta^(p - free)] / (p - free)!` over p >= 2: the value (free 0), gradient (1), Hessian (2)."""
@@ -244,27 +325,42 @@ class Neuron:
 
     def direct_value(self, theta: Float[np.ndarray, "B m"]) -> Float[np.ndarray, " B"]:
         """k by the function itself, without the Taylor terms."""
-        return self._direct(self._values, theta)[0]
+        return self._direct(theta, 0)
 
     def value_and_gradient(self, theta: Float[np.ndarray, "B m"]) -> tuple[Float[np.ndarray, " B"], np.ndarray]:
         """`(k, grad k)` at each row."""
-        near = np.abs(theta).max(axis=1) < self.radius
-        k, g = np.empty(len(theta)), np.empty(theta.shape)
-        if near.any():
-            k[near], g[near] = self._taylor(theta[near], 0), self._taylor(theta[near], 1)
-        if not near.all():
-            k[~near], g[~near] = self._direct(self._values, theta[~near])
-        return k, g
+        return self._by_distance(theta, 0), self._by_distance(theta, 1)
+
+    def gradient(self, theta: Float[np.ndarray, "B m"]) -> Float[np.ndarray, "B m"]:
+        """`grad k` at each row."""
+        return self._by_distance(theta, 1)
 
     def hessian(self, theta: Float[np.ndarray, "B m"]) -> Float[np.ndarray, "B m m"]:
         """`k''` at each row."""
-        near = np.abs(theta).max(axis=1) < self.radius
-        H = np.empty((*theta.shape, self.m))
-        if near.any():
-            H[near] = self._taylor(theta[near], 2)
-        if not near.all():
-            H[~near] = self._direct(self._hessians, theta[~near])
-        return H
+        return self._by_distance(theta, 2)
+
+
+class _Same:
+    """A function, equal to itself alone."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __hash__(self) -> int:
+        return id(self.function)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.function is self.function
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(same: _Same, m: int) -> Neuron:
+    return Neuron(same.function, m)
+
+
+def compiled_neuron(function: Callable[[Any], Any], m: int) -> Neuron:
+    """`Neuron(function, m)`, made once for each function object: as with `jax.jit`, it must be a pure one."""
+    return _compiled(_Same(function), m)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,19 +403,12 @@ class NeuronFunctions(AbstractNeurons):
     def width(self) -> int:
         return max(self._sizes)
 
-    @functools.cached_property
-    def _made(self) -> dict[tuple[int, int], Neuron]:
-        return {}
-
     def neuron(self, i: int) -> Neuron:
         """The function of feature `i`; features that share a function share what was compiled for it."""
         functions, sizes = self._functions, self._sizes
         function = functions[0] if len(functions) == 1 else functions[i]
         m = int(sizes[0] if len(sizes) == 1 else sizes[i])
-        key = (id(function), m)
-        if key not in self._made:
-            self._made[key] = Neuron(function, m)
-        return self._made[key]
+        return compiled_neuron(function, m)
 
     def check_features(self, d: int) -> None:
         """Raise `ValueError` when there are not `d` functions (or one)."""

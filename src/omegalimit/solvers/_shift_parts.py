@@ -67,6 +67,14 @@ class ScaledRows:
         # The square of what rounding leaves of a residual: differences below are none.
         self.rounding = (self.n * _EPS * float(np.abs(self.y).max())) ** 2
 
+    def check_squares(self) -> None:
+        """Refuse a `y` whose mean square is no double: errors would be infinite, or zero."""
+        if not abs(2 * self.y_power) <= 1020:
+            raise ValueError(
+                "squares of `y` leave the range of doubles, and mean squared errors with them; divide `y` by its "
+                "largest entry."
+            )
+
     def part(self, rows: np.ndarray) -> "Part":
         return Part(self, rows)
 
@@ -86,15 +94,17 @@ class ScaledRows:
             coef, ridgeless = (
                 np.ldexp(b if self.basis is None else self.basis @ b, power) for b in (fit.coef, fit.ridgeless)
             )
+            intercept = float(np.ldexp(fit.intercept, self.y_power))
+            eigenvalues, unresolved = (np.ldexp(m, 2 * self.x_power) for m in (fit.eigenvalues, fit.unresolved))
         return dataclasses.replace(
             fit,
             nu=float(self.shift_in_units(fit.nu)),
             t=float(self.time_in_units(fit.t)),
             coef=coef,
             ridgeless=ridgeless,
-            intercept=float(np.ldexp(fit.intercept, self.y_power)),
-            eigenvalues=np.ldexp(fit.eigenvalues, 2 * self.x_power),
-            unresolved=np.ldexp(fit.unresolved, 2 * self.x_power),
+            intercept=intercept,
+            eigenvalues=eigenvalues,
+            unresolved=unresolved,
         )
 
 

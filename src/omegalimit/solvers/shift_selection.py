@@ -37,6 +37,9 @@ from .._threads import one_blas_thread
 from ..limits.excess_risk import hold_out_factor
 from ._shift_parts import Part, ScaledRows, ShiftedFit, moved
 
+ENDPOINTS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Shifts of the default grid that have an endpoint whatever the spectrum, in units of its smallest eigenvalue."""
+
 _TIMES = 60  # of the default grid, besides infinity
 
 
@@ -44,12 +47,13 @@ _TIMES = 60  # of the default grid, besides infinity
 class ShiftChoice:
     """A shift and a stopping time with the least error on rows held out, and how all others did.
 
-    - `fit`: the chosen estimator: on the training rows when one part was held out, on all rows when folds took turns.
+    - `fit`: the chosen estimator: on the training rows when one part was held out, on all rows when `refitted`.
     - `nus`, `ts`: the grid, shapes (a,) and (b,); `errors`: mean square error of each pair on the rows held out,
       (a, b); infinite where an estimator is, on some training rows or on those of the final fit (an endpoint with a
       shift above the smallest eigenvalue).
     - `ridgeless_error`: that of the least-norm fit on the same rows.
-    - `n_held_out`: rows on which the errors were taken; `n_folds`: 1, or how many parts took turns.
+    - `n_held_out`: rows on which the errors were taken; `n_folds`: how many parts took turns; `refitted`: whether the
+      fit is on all rows, those held out among them: then no bound holds for it.
     - `alpha`: the bounds fail with at most this probability.
     """
 
@@ -61,6 +65,7 @@ class ShiftChoice:
     ridgeless_error: float
     n_held_out: int
     n_folds: int
+    refitted: bool
     alpha: float
 
     @property
@@ -80,16 +85,16 @@ class ShiftChoice:
 
     @property
     def error_bound(self) -> float | None:
-        """Upper bound on the mean square error on new rows; `inf` for too few rows held out, `None` with folds."""
-        if self.n_folds != 1:
+        """Upper bound on the mean square error on new rows; `inf` for too few rows held out, `None` when refitted."""
+        if self.refitted:
             return None
         root = 2 * math.sqrt(math.log(self.errors.size / self.alpha) / self.n_held_out)
         return self.error / (1 - root) if root < 1 else math.inf
 
     @property
     def oracle_factor(self) -> float | None:
-        """At most so many times the best candidate's mean square error; `inf` for too few rows, `None` with folds."""
-        return hold_out_factor(self.errors.size, self.n_held_out, self.alpha) if self.n_folds == 1 else None
+        """At most so many times the best candidate's mean square error; `inf` for too few rows, `None` if refitted."""
+        return None if self.refitted else hold_out_factor(self.errors.size, self.n_held_out, self.alpha)
 
 
 def choose_shift(
@@ -99,6 +104,7 @@ def choose_shift(
     nu: ArrayLike | None = None,
     t: ArrayLike | None = None,
     splits: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+    refit: bool | None = None,
     hold_out: float = 0.25,
     seed: int = 0,
     intercept: bool = True,
@@ -111,18 +117,20 @@ def choose_shift(
       a grid in units of the spectrum, with 0 among the shifts and infinity among the times: `default_grid`.
     - `splits`: pairs of index arrays, rows to train on and rows to judge by. `None`: one part, the share `hold_out` of
       the rows drawn from `numpy.random.default_rng(seed)`. With several, the errors are averaged over the rows judged
-      by, and the chosen pair is fitted again on all rows.
+      by.
+    - `refit`: whether the chosen pair is fitted again on all rows, which leaves no bound for its error. `None`: when
+      there are several splits.
     - `intercept`: take the means of the training rows away first.
 
     Nothing depends on units: `X` times a number divides `t` by its square and multiplies `nu` by it. Errors that are
     equal to rounding go to the smaller shift, then to the later time: to the ridgeless side. The decompositions run on
     one thread, so that the choice does not depend on how many there are.
 
-    Raises `ValueError` for shapes that do not fit, entries that are not finite, values whose squares leave the range of
-    doubles, empty parts, and shifts, times, `hold_out` or `alpha` out of range.
+    Raises `ValueError` for shapes that do not fit, entries that are not finite, values whose squares, or coefficients
+    that, leave the range of doubles, empty parts, and shifts, times, `hold_out` or `alpha` out of range.
     """
     data = ScaledRows(X, y, intercept=intercept)
-    if not 0 < alpha < 1:
+    if not 0 < _number(alpha, "alpha") < 1:
         raise ValueError(f"`alpha` must lie between 0 and 1, both excluded; got {alpha!r}.")
     parts = (
         [_rows(train, judge, data.n) for train, judge in splits]
@@ -131,13 +139,20 @@ def choose_shift(
     )
     if not parts:
         raise ValueError("`splits` is empty; give at least one pair of training rows and rows to judge by.")
+    data.check_squares()
+    if refit is None:
+        refit = len(parts) > 1
+    elif not isinstance(refit, (bool, np.bool_)):
+        raise TypeError(f"`refit` must be True, False or None; got {refit!r}.")
+    elif not refit and len(parts) > 1:
+        raise ValueError(f"with {len(parts)} splits there is no one part to keep the fit of: take `refit=True`.")
     with one_blas_thread():
-        final = data.part(parts[0][0] if len(parts) == 1 else np.arange(data.n))
+        final = data.part(np.arange(data.n) if refit else parts[0][0])
         nus, ts = _grid(nu, t, final, data)
         total, ridgeless, n_judged = np.zeros((nus.size, ts.size)), 0.0, 0
         for train, judge in parts:
-            part = final if len(parts) == 1 else data.part(train)
-            # `nu n / n_k`, see the head of this page; for one part, the shift is that of its own rows.
+            part = data.part(train) if refit else final
+            # `nu n / n_k`, see the head of this page; without a fit on all rows, the shift is that of the part's own.
             errors, least_norm = part.errors(judge, nus * (final.n / part.n), ts)
             with np.errstate(over="ignore"):
                 total += errors * judge.size
@@ -156,7 +171,7 @@ def choose_shift(
                 "endpoint; take smaller shifts or times."
             )
     return ShiftChoice(
-        fit=data.in_units(fit),
+        fit=_in_range(fit, data),
         nus=data.shift_in_units(nus),
         ts=data.time_in_units(ts),
         errors=data.square_in_units(errors),
@@ -164,7 +179,8 @@ def choose_shift(
         ridgeless_error=float(data.square_in_units(np.array(ridgeless / n_judged))),
         n_held_out=n_judged,
         n_folds=len(parts),
-        alpha=alpha,
+        refitted=bool(refit),
+        alpha=float(alpha),
     )
 
 
@@ -180,8 +196,8 @@ def fit_shift(X: ArrayLike, y: ArrayLike, *, nu: float, t: float, intercept: boo
         if nus.size != 1 or ts.size != 1:
             raise ValueError(f"`nu` and `t` must be one number each; got {nus.size} and {ts.size} of them.")
         fit = part.fit(float(nus[0]), float(ts[0]))
-    fit = data.in_units(fit)
     if not np.isfinite(fit.coef).all():
+        fit = data.in_units(fit)
         least = float(fit.eigenvalues[-1]) if fit.eigenvalues.size else math.inf
         if math.isinf(fit.t) and fit.nu >= least:
             raise ValueError(
@@ -192,20 +208,39 @@ def fit_shift(X: ArrayLike, y: ArrayLike, *, nu: float, t: float, intercept: boo
             f"with `nu` = {fit.nu:.6g} and `t` = {fit.t:.6g} the coefficients leave the range of doubles; take a "
             "smaller `t` or `nu`."
         )
-    return fit
+    return _in_range(fit, data)
+
+
+def _in_range(fit: ShiftedFit, data: ScaledRows) -> ShiftedFit:
+    """The fit in units, refused where coefficients of a size that matters are no doubles there."""
+    there = data.in_units(fit)
+    largest = float(np.abs(there.coef).max())
+    known = np.isfinite(there.coef).all() and np.isfinite(there.ridgeless).all() and math.isfinite(there.intercept)
+    if not known or (np.any(fit.coef) and largest < np.finfo(float).tiny):
+        raise ValueError(
+            "the coefficients, in units of `y` over those of `X`, leave the range of doubles; divide `X` and `y` by "
+            "their largest entries."
+        )
+    if not np.isfinite(there.eigenvalues).all() or (there.eigenvalues == 0).any():
+        raise ValueError(
+            "squares of `X` leave the range of doubles, and eigenvalues with them; divide `X` by its largest entry."
+        )
+    return there
 
 
 def default_grid(eigenvalues: Float[np.ndarray, " r"]) -> tuple[Float[np.ndarray, " a"], Float[np.ndarray, " b"]]:
     """Shifts and times in units of the positive eigenvalues, in any order; `([0], [inf])` when there are none.
 
-    Shifts: 0 to twice the median in sixteen steps (under a flat tail the median is near the floor), then in eight equal
-    ratios to the largest eigenvalue. Times: in equal ratios from a twentieth of the largest eigenvalue's time 1/m to a
+    Shifts: 0 and `ENDPOINTS` times the smallest eigenvalue, which have an endpoint; on to twice the median in steps of
+    an eighth of it (under a flat tail the median is near the floor), then in eight equal ratios to the largest
+    eigenvalue. Times: in equal ratios from a twentieth of the largest eigenvalue's time 1/m to a
     hundred times the median's, and infinity.
     """
     if not eigenvalues.size:
         return np.zeros(1), np.array([math.inf])
     middle, top = float(np.median(eigenvalues)), float(eigenvalues.max())
     shifts = np.linspace(0, 2 * middle, 17)
+    shifts = np.unique(np.concatenate([shifts, np.array(ENDPOINTS) * float(eigenvalues.min())]))
     if top > 2 * middle:
         shifts = np.concatenate([shifts, np.geomspace(2 * middle, top, 9)[1:]])
     return shifts, np.append(np.geomspace(0.05 / top, 100 / middle, _TIMES), math.inf)
@@ -231,8 +266,15 @@ def _numbers(value: ArrayLike, name: str, *, infinite: bool) -> Float[np.ndarray
     return array
 
 
+def _number(value: object, name: str) -> float:
+    array = to_float64(value, name)[0]
+    if array.ndim:
+        raise ValueError(f"`{name}` must be one number; got shape {array.shape}.")
+    return float(array)
+
+
 def _one_part(n: int, hold_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    if not 0 < hold_out < 1:
+    if not 0 < _number(hold_out, "hold_out") < 1:
         raise ValueError(f"`hold_out` is a share of the rows, between 0 and 1, both excluded; got {hold_out!r}.")
     order = np.random.default_rng(seed).permutation(n)
     n_judge = min(max(round(hold_out * n), 1), n - 1)

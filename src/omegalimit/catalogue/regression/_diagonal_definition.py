@@ -9,7 +9,7 @@ import numpy as np
 from ...claims import Assumption, Kind, Verdict
 from ...flows.diagonal_flow import checked_shape
 from ...models import NeuronFunctions
-from ...models.definition import Answer, DefinitionReport, check_definition
+from ...models.definition import Answer, Condition, DefinitionReport, check_definition, check_real
 from ._diagonal_data import Instance
 from ._diagonal_models import Network, function_network
 
@@ -33,13 +33,29 @@ def definition_of(
     functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]], sizes: Any, shape: np.ndarray, made: Instance
 ) -> tuple[Verdict, Network | None]:
     """The verdict on neurons of the user's own, and the network they make; `None` where a witness refutes one."""
+    _check_functions(functions, sizes)
     neurons = NeuronFunctions(functions, sizes)
     neurons.check_features(made.d)
+    every = [functions] if callable(functions) else list(functions)
+    widths = [sizes] if isinstance(sizes, int | np.integer) else list(sizes)
+    for i in range(max(len(every), len(widths))):
+        check_real(every[i % len(every)], int(widths[i % len(widths)]))
     start = checked_shape(neurons, made.d, shape)
     verdict = _verdict("functions", _cases(neurons, start))
     if verdict.measured > 0:
         return verdict, None
     return verdict, function_network("functions", functions, sizes, start)
+
+
+def _check_functions(functions: Any, sizes: Any) -> None:
+    """Raise `TypeError` unless `functions` is a function or a sequence of them, and `sizes` numbers alike."""
+    if not isinstance(sizes, int | np.integer | Sequence | np.ndarray) or isinstance(sizes, str):
+        raise TypeError(f"`sizes` must be a whole number, or a sequence of them, one a feature; got {sizes!r}.")
+    if not callable(functions) and (not isinstance(functions, Sequence) or isinstance(functions, str)):
+        raise TypeError(
+            "`functions` must be a function of one JAX vector, or a sequence of them, one a feature; "
+            f"got {functions!r}."
+        )
 
 
 def _cases(neurons: NeuronFunctions, shape: np.ndarray) -> list[_Case]:
@@ -59,8 +75,15 @@ def _cases(neurons: NeuronFunctions, shape: np.ndarray) -> list[_Case]:
             found[key].features.append(i)
         else:
             report = check_definition(neuron.function, neuron.m, start=own if size > 0 else None)
-            found[key] = _Case([i], report)
+            found[key] = _Case([i], report if size > 0 else _at_zero(report, own))
     return list(found.values())
+
+
+def _at_zero(report: DefinitionReport, start: np.ndarray) -> DefinitionReport:
+    """The report on a neuron that starts at zero, and so never moves: its start is the witness."""
+    name, text = "start orthogonal to neither", "the start is zero, where the gradient is zero: it never moves."
+    failed = Condition(name=name, answer=Answer.FAIL, text=text, witness=start)
+    return dataclasses.replace(report, conditions=tuple(failed if c.name == name else c for c in report.conditions))
 
 
 def _verdict(label: str, cases: Sequence[_Case]) -> Verdict:

@@ -66,7 +66,7 @@ def own_data(path: str, target: str | None) -> RegressionData:
     if found.d > MOST_FEATURES:
         raise ValueError(
             f"{path}: {found.d} features; the flow takes up to {MOST_FEATURES}. The path alone has no such limit: "
-            "omegalimit.solvers.saddle_path."
+            "omegalimit.saddle_path."
         )
     return found
 

@@ -9,10 +9,11 @@ import numpy as np
 from ...data import random_starts
 from ...limits.growth_times import GrowthTimes, deep_growth_times, two_layer_growth_times
 from ...models import AbstractNeurons, NeuronFunctions, PowerDifference, ProductNeurons
+from ...models.diagonal import WeightedSquares
 
 SPREAD_TWO_LAYERS = 100.0  # of the sizes of two-layer starts, which the theory says do not matter
 SPREAD_DEEP = 4.0  # of the sizes of deep starts, which set the growth times
-N_KINDS = 4  # of weighted squares: each is a function that is compiled
+N_KINDS = 4  # of weighted squares
 SPREAD_EIGENVALUES = 4.0  # of the curvatures p, q of `p u^2 - q v^2`, which set the growth times
 
 
@@ -54,19 +55,8 @@ def weighted_squares(d: int, shape: str, seed: int, draw: int) -> Network:
     Zero is the only critical point, and its Hessian there has the eigenvalues `2 p` and `-2 q`.
     """
     drawn = random_starts((N_KINDS, 2), spread=SPREAD_EIGENVALUES, seed=seed, draw=draw, stream=2, signs=False)
-    kinds = [_weighted_square(*pair) for pair in drawn]
-    turn = np.arange(d) % N_KINDS
-    # The eigenvalues are known: nothing is compiled for a draw that is not used.
-    return Network(
-        "weighted-squares",
-        NeuronFunctions([kinds[i] for i in turn], 2),
-        _two_layer_start(d, shape, seed, draw),
-        two_layer_growth_times(-2 * drawn[turn, 1], 2 * drawn[turn, 0]),
-    )
-
-
-def _weighted_square(p: float, q: float) -> Callable[[Any], Any]:
-    return lambda theta: p * theta[0] ** 2 - q * theta[1] ** 2
+    p, q = drawn[np.arange(d) % N_KINDS].T.tolist()
+    return _two_layers("weighted-squares", WeightedSquares(tuple(p), tuple(q)), _two_layer_start(d, shape, seed, draw))
 
 
 def _two_layer_start(d: int, shape: str, seed: int, draw: int) -> np.ndarray:
@@ -124,6 +114,24 @@ def deep(d: int, depth: int, shape: str, seed: int, draw: int) -> Network:
     return Network(label, ProductNeurons(depth), start, deep_growth_times(start))
 
 
+def hyperbolic_squares(neurons: AbstractNeurons, shape: np.ndarray) -> np.ndarray | None:
+    """`(U^2, V^2)` with `k = U^2 - V^2` for `u^2 - v^2` and products of two, shape (d, 2); `None` for other neurons."""
+    if neurons == PowerDifference(2):
+        return shape**2
+    if neurons == ProductNeurons(2):
+        a, b = shape.T
+        return np.stack([(a + b) ** 2, (a - b) ** 2], axis=1) / 4
+    return None
+
+
 def _two_layers(label: str, neurons: AbstractNeurons, start: np.ndarray) -> Network:
     least, largest = neurons.extreme_eigenvalues(len(start))
-    return Network(label, neurons, start, two_layer_growth_times(least, largest))
+    # A part that is exactly zero stays zero: these are quadratic. For functions the definition is checked instead.
+    # (A start at zero keeps its times: that it never moves is said elsewhere.)
+    never = np.zeros((len(start), 2), bool)
+    if not isinstance(neurons, NeuronFunctions):
+        squares = hyperbolic_squares(neurons, start)
+        never = (start if squares is None else squares) == 0
+        never &= ~never.all(axis=1, keepdims=True)
+    growth = two_layer_growth_times(least, largest, no_plus=never[:, 0], no_minus=never[:, 1])
+    return Network(label, neurons, start, growth)

@@ -94,7 +94,7 @@ def exact_potential(run: PotentialRun, *, judged_by: int | None = None) -> Verdi
             "correction": certificate.correction,
         }
     if undecided is None and gap <= GAP_BOUND and rival <= GAP_BOUND:
-        undecided = f"the least plain l1 norm passes as well (its gap: {rival:.2g}): take a larger `alpha`."
+        undecided = _not_told(run, rival)
     return Verdict(
         claim="exact-potential",
         parametrisation=run.label,
@@ -117,6 +117,18 @@ def exact_potential(run: PotentialRun, *, judged_by: int | None = None) -> Verdi
             "limit": flow.limit,
         },
     )
+
+
+def _not_told(run: PotentialRun, rival: float) -> str:
+    """Why the least plain l1 norm passes too. With growing alpha the potential tends to the Euclidean norm."""
+    X, y = run.instance.X, run.instance.y
+    if len(X) == run.instance.d:
+        return "`X k = y` has one solution only on these data: there is nothing to select, at any `alpha`."
+    euclidean = np.linalg.pinv(X) @ y
+    apart = float(np.abs(euclidean - run.plain).max() / np.abs(euclidean).max())
+    if apart <= math.sqrt(GAP_BOUND):
+        return "the least plain l1 and the least Euclidean norm are one point on these data: nothing tells them apart."
+    return f"the least plain l1 norm passes as well (its gap: {rival:.2g}): take a larger `alpha`."
 
 
 def l1_excess(k: np.ndarray, least: np.ndarray) -> float:

@@ -5,6 +5,7 @@ import functools
 import math
 
 import numpy as np
+import scipy.optimize
 from jaxtyping import Float
 
 from ...certificate import LeastCertificate
@@ -15,6 +16,7 @@ from ...solvers import Solution, solve
 MOST_DRAWS = 500
 LEAST_COST = 0.1  # of drawn data: the smallest reduced cost, so that the other entries fade at a visible rate
 LARGEST_CONDITION = 10.0  # of drawn data: of the optimum's columns, so that descent needs thousands of steps at most
+SUPPORT = 1e-8  # of the largest entry: what a linear program's tolerance leaves
 LEAST_WEIGHT = 0.1  # of drawn data: the smallest entry of the least-trace solution beside the largest
 
 
@@ -47,6 +49,44 @@ class Commuting:
         """The entries that may be positive at least trace: whose reduced cost vanishes within rounding."""
         return np.flatnonzero(self.reduced_costs <= 1e-9)
 
+    @functools.cached_property
+    def vertex(self) -> bool:
+        """Whether the least trace has one solution: no two points of the face have the same outputs."""
+        return _rank(self.a[:, self.face]) == self.face.size
+
+    @functools.cached_property
+    def costs_known(self) -> bool:
+        """Whether the reduced costs are the only ones: the support's columns span what all columns do.
+
+        Where the support is smaller (a degenerate program), other multipliers are as good, and the training may have
+        other exponents than the solver found.
+        """
+        point = self.least_trace.certificate.point
+        if not self.vertex:
+            point = self.on_face(np.ones(self.a.shape[1]))  # it has every entry that the face allows
+        return _rank(self.a[:, point > SUPPORT * point.max()]) == _rank(self.a)
+
+    @functools.cached_property
+    def interior(self) -> bool:
+        """Whether some q > 0 meets the data: where only ones with zeros do, the approach is like 1/t.
+
+        A linear program in p, `q_j |a_j| = p_j |y|`: the largest s <= 1 with `p >= s`.
+        """
+        size = np.linalg.norm(self.a, axis=0)
+        measured = size > 0
+        a, y = self.a[:, measured] / size[measured], self.y / np.linalg.norm(self.y)
+        m = a.shape[1]
+        found = scipy.optimize.linprog(
+            np.append(np.zeros(m), -1.0),
+            A_ub=np.column_stack([-np.eye(m), np.ones(m)]),
+            b_ub=np.zeros(m),
+            A_eq=np.column_stack([a, np.zeros(len(y))]),
+            b_eq=y,
+            bounds=[(0, None)] * m + [(0, 1)],
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        )
+        return bool(found.success) and -float(found.fun) > SUPPORT
+
     def projection(self, log_q0: Float[np.ndarray, " d"]) -> Solution[LeastCertificate]:
         """`argmin KL(q | q0)` over `a q = y`."""
         return solve(Interpolation(RelativeEntropy(log_q0=log_q0), self.a, self.y), tol=1e-12)
@@ -63,6 +103,10 @@ class Commuting:
         """`V diag(q) V'`."""
         V = self.measurements.basis
         return (V * q) @ V.T
+
+
+def _rank(a: Float[np.ndarray, "n k"]) -> int:
+    return int(np.linalg.matrix_rank(a)) if a.size else 0
 
 
 def drawn(d: int, n: int, seed: int, *, tied: bool = False) -> tuple[Commuting, int]:
@@ -104,7 +148,23 @@ def span_residual(
     Q: Float[np.ndarray, "d d"], Q0: Float[np.ndarray, "d d"], matrices: Float[np.ndarray, "n d d"]
 ) -> float:
     """How far `log Q - log Q0` is from the span of the `A_i`, relative to its own size: zero for a mirror flow."""
-    change = logarithm(Q) - logarithm(Q0)
+    return _off_span(logarithm(Q) - logarithm(Q0), matrices)
+
+
+def factor_span_residual(
+    U: Float[np.ndarray, "d d"], Q0: Float[np.ndarray, "d d"], matrices: Float[np.ndarray, "n d d"]
+) -> tuple[float, float]:
+    """`span_residual` of `U U'`, and the rounding in it.
+
+    The logarithm is read from U, in which an eigenvalue has the rounding of the largest one's root, not of itself.
+    """
+    P, s, _ = np.linalg.svd(U)
+    change = (P * (2 * np.log(s))) @ P.T - logarithm(Q0)
+    rounding = 100 * float(np.finfo(float).eps) * float(s[0] / s[-1]) / float(np.linalg.norm(change))
+    return _off_span(change, matrices), rounding
+
+
+def _off_span(change: Float[np.ndarray, "d d"], matrices: Float[np.ndarray, "n d d"]) -> float:
     A = matrices.reshape(len(matrices), -1).T
     rest = change.reshape(-1) - A @ np.linalg.lstsq(A, change.reshape(-1), rcond=None)[0]
     return float(np.linalg.norm(rest) / np.linalg.norm(change))

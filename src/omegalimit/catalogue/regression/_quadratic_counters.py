@@ -165,7 +165,7 @@ def few_measurements(system: "PositiveQuadraticNetworks", progress: Progress) ->
     m = _gaussian(system, max(1, unknowns - 2))
     start = np.random.default_rng([system.seed, 49]).standard_normal((system.d, system.r))
     e = system.experiment(m, start, "gaussian", max_steps=100)
-    return curvature_claims(e)
+    return curvature_claims(e, unseen=True)
 
 
 def wide_factor(system: "PositiveQuadraticNetworks", progress: Progress) -> list[Verdict]:
@@ -176,7 +176,7 @@ def wide_factor(system: "PositiveQuadraticNetworks", progress: Progress) -> list
     more = np.random.default_rng([system.seed, 50]).standard_normal((system.d, min(system.r, system.d - system.r) or 1))
     wide = np.column_stack([start, 0.3 * np.linalg.norm(start) / np.linalg.norm(more) * more])
     # By then the residual has fallen like 1/t for four decades.
-    e = system.experiment(m, wide, "gaussian", max_steps=20_000, max_time=1e4)
+    e = system.experiment(m, wide, "gaussian", max_steps=20_000, max_time=1e4, anywhere=True)
     return [exponential_rate(e), linear_rate(e)]
 
 
@@ -205,12 +205,12 @@ def rank_deficient_start(system: "PositiveQuadraticNetworks", progress: Progress
 def too_large_step(system: "PositiveQuadraticNetworks", progress: Progress) -> list[Verdict]:
     """2.5 units, where 2 is the edge; for commuting measurements 16."""
     m = _gaussian(system)
-    e = system.experiment(m, system.start(m, []), "gaussian", step=2.5, max_steps=20_000)
+    e = system.experiment(m, system.start(m, []), "gaussian", step=2.5, max_steps=20_000, anywhere=True)
     progress("recovery", 0.3)
     found, _ = recovery(Law(), seed=system.seed, pairs=((4, 2),), too_large=2.5)
     instance, _ = system.commuting()
     log_q0 = np.log(instance.measurements.diagonal(starts(instance.measurements, system.seed)[1]))
-    steps, _ = finite_steps(instance, log_q0, system.loss, largest=16.0)
+    steps, _ = finite_steps(instance, log_q0, system.loss, largest=16.0, most_steps=50_000)
     return [linear_rate(e), found, *steps]
 
 

@@ -10,18 +10,19 @@ from jaxtyping import Float
 from ...claims import Assumption, Kind, Verdict
 from ...data.measurements import CommutingMeasurements, Measurements
 from ...flows import QuadraticEnding, factor_flow, mirror_descent, mirror_flow
-from ._quadratic_commuting import Commuting, entropy_projection, span_residual
+from ._quadratic_commuting import Commuting, entropy_projection, factor_span_residual
 from ._quadratic_experiment import LOSSES, arrived
 
 ACCURACY = 1e-11
 ARRIVAL = 1e-12
 EQUAL = 1e-8  # of two paths: a thousand times the integrators' accuracy
 SAME_LIMIT = 1e-7  # of two limits: the residual at arrival times the condition of the measurements, and room
+SPREAD = math.log(1e8)  # of the eigenvalues of Q, while the logs of the small ones are compared
 POWERS = (1, 2, 3, 4, 5, 6)  # eps is chosen so that the slowest entry has faded to 10 to minus these
 EXPONENT_ALLOWANCE = 1e-3  # what is left of the last two starts' own error, about 10^-5
 ORDER_ALLOWANCE = 0.05  # the neighbouring orders are one away
 HALVINGS = 5  # of the step size
-MOST_STEPS = 50_000  # of descent
+MOST_STEPS = 600_000  # of descent: a second or so for each of the halvings that needs them
 
 
 def _verdict(claim: str, kind: Kind, loss: str, **rest) -> Verdict:
@@ -65,7 +66,10 @@ def mirror(measurements: Measurements, Q0: Float[np.ndarray, "d d"], loss: str) 
     chosen = LOSSES[loss]
     arrival = ARRIVAL if chosen.jax is None else 10 * ARRIVAL
     free = factor_flow(measurements, _root(Q0), loss=chosen.jax, accuracy=ACCURACY, arrival=arrival)
-    below = np.flatnonzero(free.history.residual <= 1e-8)
+    # Eigenvalues that go to zero take their logs out of sight.
+    spread = np.ptp(free.history.log_spectrum, axis=1)
+    hidden = spread > max(SPREAD, float(spread[0]))
+    below = np.flatnonzero((free.history.residual <= 1e-8) | hidden)
     last = float(free.history.time[below[0] if below.size else -1])
     times = np.geomspace(1e-3 * last, last, 25)
     run = factor_flow(
@@ -73,8 +77,11 @@ def mirror(measurements: Measurements, Q0: Float[np.ndarray, "d d"], loss: str) 
     )
     n = min(len(times), len(run.states))
     matrices = measurements.matrices()
-    off = [span_residual(run.matrix(i), Q0, matrices) for i in range(n)]
-    measured, table, difference = max(off), None, []
+    with np.errstate(divide="ignore"):  # an eigenvalue of zero has an infinite rounding
+        seen = [factor_span_residual(run.states[i], Q0, matrices) for i in range(n)]
+    # Where the rounding of a small eigenvalue is as large as what is looked for, nothing is seen.
+    off = [residual for residual, rounding in seen if rounding <= EQUAL / 10]
+    measured, table, difference = max(off, default=math.nan), None, []
     if isinstance(measurements, CommutingMeasurements):
         q0 = measurements.diagonal(Q0)
         other = mirror_flow(
@@ -94,6 +101,11 @@ def mirror(measurements: Measurements, Q0: Float[np.ndarray, "d d"], loss: str) 
             },
             attrs={"loss": loss},
         )
+    undecided = None
+    if n < len(times):
+        undecided = f"a flow ended before the other: {run.ending}."
+    elif not off:
+        undecided = "the small eigenvalues of Q are below the rounding of the large ones, on all of the path."
     return _verdict(
         "entropy-mirror-flow",
         Kind.EQUALITY,
@@ -102,7 +114,7 @@ def mirror(measurements: Measurements, Q0: Float[np.ndarray, "d d"], loss: str) 
         bound=EQUAL,
         slack=ACCURACY,
         unit="relative difference",
-        undecided=None if n == len(times) else f"a flow ended before the other: {run.ending}.",
+        undecided=undecided,
         assumptions=(_assume(measurements), _positive(Q0)),
         details={"times": times[:n], "off the span": off, "difference": difference},
     ), table
@@ -204,6 +216,11 @@ def minimum_trace(
         undecided = f"the linear program is not solved: {least.status}."
     elif late:
         undecided = f"a flow did not arrive: {late[0]}."
+    elif not instance.costs_known:
+        undecided = (
+            "the least trace has fewer positive entries than there are independent measurements: the reduced costs are "
+            f"not unique, and with them the exponents. The trace's excess fell to {excess[-1]:.1e}."
+        )
     return _verdict(
         "minimum-trace",
         Kind.RATE,
@@ -218,7 +235,7 @@ def minimum_trace(
         ),
         assumptions=(
             _assume(instance.measurements),
-            Assumption(name="one solution of least trace", holds=instance.face.size == len(instance.y)),
+            Assumption(name="one solution of least trace", holds=instance.vertex),
         ),
         undecided=undecided,
         details={
@@ -280,7 +297,7 @@ def weighted_entropy(
             Assumption(name="the distance falls with the start", holds=bool((np.diff(distances) < 0).all())),
             Assumption(
                 name="the face is no vertex",
-                holds=instance.face.size > len(instance.y),
+                holds=not instance.vertex,
                 measured=float(instance.face.size),
             ),
         ),
@@ -297,7 +314,12 @@ def weighted_entropy(
 
 
 def finite_steps(
-    instance: Commuting, log_q0: Float[np.ndarray, " d"], loss: str, *, largest: float = 0.5
+    instance: Commuting,
+    log_q0: Float[np.ndarray, " d"],
+    loss: str,
+    *,
+    largest: float = 0.5,
+    most_steps: int = MOST_STEPS,
 ) -> tuple[list[Verdict], xr.Dataset]:
     """Descent's limit is off the Bregman projection by O(eta), and off that of the corrected start by O(eta^2).
 
@@ -310,13 +332,17 @@ def finite_steps(
     # q moves like U: the curvature along the factor is 4 a_i q a_i' summed, over n.
     curvature = 4 * float(np.linalg.norm((a * point) @ a.T, 2)) / len(y)
     etas = largest / curvature / 2.0 ** np.arange(HALVINGS)
-    plain, corrected, endings = [], [], []
+    plain, corrected, endings, slow = [], [], [], []
     for eta in etas:
         run = mirror_descent(
-            m, log_q0=log_q0, step_size=float(eta), n_steps=MOST_STEPS, until=1e-11, loss=LOSSES[loss].jax
+            m, log_q0=log_q0, step_size=float(eta), n_steps=most_steps, until=1e-11, loss=LOSSES[loss].jax
         )
         endings.append(run.ending)
         if run.ending is not QuadraticEnding.INTERPOLATES:
+            # With its steps spent it may be on its way; if it was not coming nearer, it has failed.
+            half = run.residual[run.residual.size // 2 :]
+            if run.ending is QuadraticEnding.STEPS_TAKEN and (np.diff(half) <= 0).all() and half[-1] < half[0]:
+                slow.append(f"step {eta:.2g}: relative residual {half[-1]:.1e} after {most_steps} steps")
             plain.append(math.nan)
             corrected.append(math.nan)
             continue
@@ -330,6 +356,8 @@ def finite_steps(
     same = None
     if max(plain) <= SAME_LIMIT:  # false for NaN
         same = "every step size ends at the projection: these data leave descent no choice."
+    elif slow:
+        same = f"descent did not arrive: {slow[0]}."
     late = [f"step {eta:.2g}: {end}" for eta, end in zip(etas, endings, strict=True) if end != "interpolates"]
     verdicts = []
     for claim, order, values in (("finite-step", 1, plain), ("finite-step-corrected", 2, corrected)):

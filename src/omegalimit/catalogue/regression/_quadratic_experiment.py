@@ -20,6 +20,7 @@ from ...limits.quotient import EffectiveHessian, effective_hessian
 MOST_UNKNOWNS = 400  # entries of U: the Hessian in U has so many rows
 MOST_PAIRINGS = 10_000_000  # n times the entries of U: the Gram form's factor
 N_KEPT = 400  # states of descent, spaced by 3% of the steps made
+FADING = 0.5  # of the exponent -1 of an eigenvalue that the limit has not; one that it has settles
 INTERPOLATES = 1e-9  # residual below which the end counts as an interpolator
 
 
@@ -74,12 +75,30 @@ class Experiment:
         return self.flow.figures.residual <= INTERPOLATES
 
     @property
-    def reachable(self) -> bool:
-        """Whether some Q is known to meet the targets: the one that they were made from, without noise."""
-        m = self.measurements
-        if m.planted is None:
-            return False
-        return float(np.linalg.norm(m.apply(m.planted) - m.y)) <= 1e-10 * float(np.linalg.norm(m.y))
+    def fades(self) -> bool:
+        """Whether the flow's residual falls like a power of t at the end: it interpolates, and not exponentially."""
+        return falls_like_a_power(self.flow.history.time, self.flow.history.residual)
+
+    @functools.cached_property
+    def limit_rank(self) -> int:
+        """The rank of the flow's limit: the eigenvalues of Q that do not fade any more at the end.
+
+        An unused column fades like t^(-1/2), its eigenvalue like 1/t: by log 2 in the second half of the time, at any
+        scale. One that the limit has has settled by then.
+        """
+        history = self.flow.history
+        if history.time.size < 3:
+            return self.flow.rank_start
+        middle = int(np.searchsorted(history.time, history.time[-1] / 2))
+        middle = min(middle, history.time.size - 2)
+        span = math.log(history.time[-1] / history.time[middle]) if history.time[middle] > 0 else math.inf
+        fall = history.log_spectrum[middle] - history.log_spectrum[-1]
+        return max(1, int((fall < FADING * span).sum()))
+
+    @functools.cached_property
+    def edge(self) -> float:
+        """Step size times the largest curvature at the flow's end: beyond 2 descent cannot settle there."""
+        return self.descent.step_size * self.hessian.largest
 
     @functools.cached_property
     def end(self) -> Float[np.ndarray, "d r"]:
@@ -130,7 +149,9 @@ class Experiment:
                 name="n >= d r - r (r-1)/2", holds=n >= size, measured=f"{n} against {size}"
             ),
             "width": Assumption(
-                name="width equals the rank", holds=self.start.shape[1] == self.rank, measured=self.start.shape[1]
+                name="width equals the limit's rank",
+                holds=self.start.shape[1] == self.limit_rank if self.interpolates or self.fades else None,
+                measured=f"{self.start.shape[1]} against {self.limit_rank}",
             ),
             "full-rank start": Assumption(
                 name="start of full rank",
@@ -139,8 +160,8 @@ class Experiment:
             ),
             "stable step": Assumption(
                 name="step below 2 / largest curvature at the end",
-                holds=self.descent.edge_end < 2,
-                measured=self.descent.edge_end,
+                holds=(self.edge if self.descent.diverged_at is not None else self.descent.edge_end) < 2,
+                measured=self.edge if self.descent.diverged_at is not None else self.descent.edge_end,
             ),
         }
         return tuple(found[name] for name in names)
@@ -154,10 +175,14 @@ def run_experiment(
     label: str,
     rank: int,
     step: float = 0.5,
-    max_steps: int = 50_000,
+    max_steps: int = 200_000,
     max_time: float = math.inf,
+    anywhere: bool = False,
 ) -> Experiment:
-    """Flow and descent from `start`; `step` is the step size in units of 1 / largest curvature at the flow's end."""
+    """Flow and descent from `start`; `step` is the step size in units of 1 / largest curvature of start and flow's end.
+
+    `anywhere`: of the end alone, for a counter-instance.
+    """
     if start.size > MOST_UNKNOWNS or measurements.n * start.size > MOST_PAIRINGS:
         raise ValueError(
             f"{measurements.n} measurements and a factor of {start.shape[0]} x {start.shape[1]} entries; the curvature "
@@ -173,13 +198,14 @@ def run_experiment(
     vanished = float(np.linalg.norm(flow.final)) <= 1e-3 * float(np.linalg.norm(start))
     at = start if vanished else flow.final
     hessian = curvature_at(measurements, cut(at, rank))
-    # Off the data the Hessian has 2 <G, Z Z'> beside the form; at an interpolator it is nothing.
-    f = measurements.apply_factor(at)
-    rest = 2 * float(np.linalg.norm(measurements.adjoint(chosen.weights(f, measurements.y)), 2))
+    # A start that overshoots, as the spectral one may, has more curvature than the end: descent would not come there.
+    largest = hessian.largest + _rest(measurements, at, chosen)
+    if not anywhere:
+        largest = max(largest, curvature_at(measurements, start).largest + _rest(measurements, start, chosen))
     descent = quadratic_descent(
         measurements,
         start,
-        step_size=step / (hessian.largest + rest),
+        step_size=step / largest,
         n_steps=max_steps,
         loss=chosen.jax,
         n_kept=N_KEPT,
@@ -196,6 +222,31 @@ def run_experiment(
         hessian=hessian,
         descent_hessian=curvature_at(measurements, cut(descent.U, rank)) if ended else hessian,
     )
+
+
+def _rest(measurements: Measurements, U: Float[np.ndarray, "d k"], loss: OutputLoss) -> float:
+    """What the Hessian may have beside the form off the data, `2 <G, Z Z'>`; at an interpolator it is nothing."""
+    weights = loss.weights(measurements.apply_factor(U), measurements.y)
+    return 2 * float(np.linalg.norm(measurements.adjoint(weights), 2))
+
+
+def falls_like_a_power(clock: np.ndarray, residual: np.ndarray) -> bool:
+    """Whether the residual falls like a power of the clock over its last two decades, and at least threefold.
+
+    There `log r` is a straight line in `log t`. An exponential bends by a factor ten a decade; what has stopped, at a
+    local minimum or at rounding, does not fall.
+    """
+    fine = np.isfinite(residual) & (residual > 0) & (clock > 0)
+    if fine.sum() < 3:
+        return False
+    t, r = np.log(clock[fine]), np.log(residual[fine])
+    if t[-1] - t[0] < 2 * math.log(10):
+        return False
+    at = np.linspace(t[-1] - 2 * math.log(10), t[-1], 21)
+    values = np.interp(at, t, r)
+    line = np.polyval(np.polyfit(at, values, 1), at)
+    fall = line[0] - line[-1]
+    return bool(fall >= math.log(3) and np.abs(values - line).max() <= 0.05 * fall)
 
 
 def curvature_at(measurements: Measurements, U: Float[np.ndarray, "d r"]) -> EffectiveHessian:

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 
 def counters(system: "NegativeShiftedDescent") -> Mapping[str, Counter]:
-    """Every counter-instance, made from the system's own sizes, noise and seed.
+    """Every counter-instance, from the system's seed.
 
-    Each makes the data that it needs. Running one raises `ValueError` when data are given as well.
+    Each makes the data that it needs, at sizes and noise of its own (`sized`), so that what it breaks is seen whatever
+    the options are. Running one raises `ValueError` when data are given as well.
     """
     made: dict[str, tuple[str, tuple[tuple[str, str], ...], Check]] = {
         "coarse-steps": (
@@ -143,10 +144,22 @@ def _findings(function: "Check", system: "NegativeShiftedDescent") -> Callable[[
     def check(progress: Progress) -> Findings:
         if system.data is not None:
             raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
+        own, fields = sized(system), dataclasses.fields(system)
+        unused = [f.name for f in fields if f.name != "seed" and getattr(system, f.name) != f.default]
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
         with one_blas_thread():
-            return Findings(verdicts=tuple(function(system, progress)), settings=dataclasses.asdict(system))
+            return Findings(
+                verdicts=tuple(function(own, progress)),
+                settings=dataclasses.asdict(own),
+                notes=(f"not used by a counter-instance, which has sizes of its own: {options}.",) if unused else (),
+            )
 
     return check
+
+
+def sized(system: "NegativeShiftedDescent") -> "NegativeShiftedDescent":
+    """The system with the default options at sizes that show every broken assumption, and its own seed."""
+    return type(system)(seed=system.seed, sizes=(100, 200, 400))
 
 
 def coarse_steps(system: "NegativeShiftedDescent", progress: Progress) -> list[Verdict]:

@@ -45,6 +45,55 @@ def conditions_of(draws: Sequence[Draw]) -> tuple[Assumption, ...]:
     )
 
 
+def noise_of(draws: Sequence[Draw]) -> tuple[Assumption, ...]:
+    """What the claims about risk ask of the noise (both derived here).
+
+    For a head of coefficient b and variance lh the amplification rule reads, for many observations,
+    `n a b^2 > sigma^2 (1 + w^2/lh^2)`; and what the interpolant hides of the noise in the tail, `sigma^2 w^2/a^2`, must
+    be less than what it misses of the signal, `sum lh b^2 a^2/(a + lh)^2`, or there is nothing to be had by amplifying.
+    """
+    s = draws[0].setting
+    lam, b = np.array(s.head), np.array(s.b_head)
+    noise = s.sigma**2
+    worth = float(np.min(s.n * s.a * b**2 / (noise * (1 + (s.w / lam) ** 2)))) if noise > 0 else math.inf
+    missed = float(np.sum(lam * b**2 * (s.a / (s.a + lam)) ** 2))
+    hidden = noise * (s.w / s.a) ** 2 / missed
+    return (
+        Assumption(
+            name="noise low enough for every head: n a b^2 / (sigma^2 (1 + w^2/lh^2)) > 1",
+            holds=worth > 1,
+            measured=worth,
+        ),
+        Assumption(
+            name="noise hidden in the tail over the signal that is missed: ratio < 1", holds=hidden < 1, measured=hidden
+        ),
+    )
+
+
+def heads_apart(draws: Sequence[Draw]) -> tuple[Assumption, ...]:
+    """What ties a leading mode to one head (derived here, from the correlations of sampled heads, about `n^-1/2`).
+
+    Two heads mix by the angle `sqrt(lh lh'/n) / |lh - lh'|`: below a third the modes are theirs. And the correlation
+    makes a strong head miss what a weak one lacks: `a (H + a)^-1 b` of the sampled covariance H keeps the sign of b, at
+    twice its standard deviation, where `2 sqrt(lh lh'/n) |b'| / (a + lh') < |b|`.
+    """
+    s = draws[0].setting
+    angle = share = 0.0
+    for i, (lam, b) in enumerate(zip(s.head, s.b_head, strict=True)):
+        for j, (other, b_other) in enumerate(zip(s.head, s.b_head, strict=True)):
+            if i == j:
+                continue
+            sampled = math.sqrt(lam * other / s.n)
+            angle = max(angle, sampled / abs(lam - other) if lam != other else math.inf)
+            share = max(share, 2 * sampled * b_other / (s.a + other) / b)
+    return (
+        Assumption(name="heads apart: sqrt(lh lh'/n) / |lh - lh'| < 1/3", holds=angle < 1 / 3, measured=angle),
+        Assumption(
+            name="sampled correlations leave every head its missing signal: ratio < 1", holds=share < 1, measured=share
+        ),
+    )
+
+
 def judged(claim: str, kind: Kind, draws: Sequence[Draw], **rest) -> Verdict:
     """A verdict on these draws: what they are goes into the details, the theorem's conditions into the assumptions."""
     s = draws[0].setting
@@ -83,6 +132,7 @@ def beats_endpoints(draws: Sequence[Draw]) -> Verdict:
         bound=math.log(GAIN),
         slack=slack,
         unit="log of the ratio of risks",
+        more=noise_of(draws),
         details={
             "ratio": math.exp(mean),
             "endpoint": float(np.mean([d.endpoint[0] for d in draws])),
@@ -116,6 +166,7 @@ def risk_ratio_grows(groups: Sequence[Sequence[Draw]]) -> Verdict:
         bound=GROWTH,
         slack=student(max(y.size - 2, 1)) * error,
         unit="exponent of n",
+        more=noise_of(groups[0]),
         details={
             "sizes": [draws[0].setting.n for draws in groups],
             "ratios": [
@@ -143,6 +194,7 @@ def beats_rescaling(draws: Sequence[Draw]) -> Verdict:
         slack=slack,
         unit="log of the ratio of risks",
         more=(
+            *noise_of(draws),
             Assumption(name="several head scales", holds=max(s.head) >= 2 * min(s.head), measured=float(len(s.head))),
         ),
         details={
@@ -157,17 +209,17 @@ def beats_rescaling(draws: Sequence[Draw]) -> Verdict:
 def head_worth_amplifying(draws: Sequence[Draw]) -> Verdict:
     """`head-worth-amplifying`: on the head's modes the missing signal's gain is above the price in variance.
 
-    Measured: the smallest log of gain over price among the h leading modes, mean over designs; at least 0. Designs on
-    which a gain is not positive at all count as -40.
+    Measured: the smallest `(gain - price) / (|gain| + price)` among the h leading modes, between -1 and 1, mean over
+    designs; at least 0.
     """
     count = len(draws[0].setting.head)
-    logs, worth = [], []
+    excess, worth = [], []
     for d in draws:
         gain, price = d.risk.amplification
-        ratio = gain[-count:] / price[-count:]
-        logs.append(math.log(float(ratio.min())) if ratio.min() > 0 else -40.0)
+        gain, price = gain[-count:], price[-count:]
+        excess.append(float(np.min((gain - price) / (np.abs(gain) + price))))
         worth.append(int(d.risk.amplification.worth.sum()))
-    mean, slack = interval(logs)
+    mean, slack = interval(excess)
     return judged(
         "head-worth-amplifying",
         Kind.LOWER,
@@ -176,7 +228,8 @@ def head_worth_amplifying(draws: Sequence[Draw]) -> Verdict:
         measured=mean,
         bound=0.0,
         slack=slack,
-        unit="log of gain over price",
+        unit="gain less price, over their sum",
+        more=(*noise_of(draws), *heads_apart(draws)),
         details={"modes_worth_amplifying": worth, "modes": int(draws[0].m.size)},
     )
 
@@ -235,6 +288,8 @@ def hold_out(draws: Sequence[Draw], found: Sequence[HoldOut], *, alpha: float, f
     `fresh`: whether the choice was made on observations that were not trained on.
     """
     noise = draws[0].setting.sigma ** 2
+    bound = hold_out_factor(found[0].n_candidates, found[0].n_points, alpha / len(found))
+    least = 4 * math.log(2 * found[0].n_candidates * len(found) / alpha)
     ratios = [(noise + h.risk) / (noise + h.best) for h in found]
     return judged(
         "hold-out",
@@ -242,8 +297,11 @@ def hold_out(draws: Sequence[Draw], found: Sequence[HoldOut], *, alpha: float, f
         draws,
         parametrisation="flow",
         measured=max(ratios),
-        bound=hold_out_factor(found[0].n_candidates, found[0].n_points, alpha / len(found)),
+        bound=bound,
         slack=0.0,
+        undecided=None
+        if bound < math.inf
+        else f"the inequality says nothing with {found[0].n_points} new observations: it needs more than {least:.0f}.",
         unit="ratio of mean squared errors",
         more=(Assumption(name="chosen on observations that were not trained on", holds=fresh),),
         details={

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...claims import Assumption, Kind, Verdict
 from ...flows import shifted_flow
-from ...limits.spectrum_law import edge_fluctuation, head_recovery, marchenko_pastur_edges, recovery_error, tail_price
+from ...limits.spectrum_law import head_recovery, lower_edge, recovery_error, tail_price
 from ._shifted_experiment import Draw
 from ._shifted_filters import RTOL
 from ._shifted_risks import judged
@@ -22,20 +22,34 @@ VACUOUS = 0.25
 # -- spectrum ---------------------------------------------------------------------------------------------------------
 
 
+def sigmas(count: int) -> float:
+    """How many standard deviations the worst of `count` may lie off, for all together as rarely as one by `SIGMAS`."""
+    from scipy.special import ndtr, ndtri
+
+    return float(-ndtri(ndtr(-SIGMAS) / count))
+
+
 def bulk_barrier(draws: Sequence[Draw]) -> Verdict:
     """`bulk-barrier`: the shift a that cancels the floor lies half a bulk's width beyond every admissible one.
 
-    Measured: (a - m_min+) over `2 sqrt(a lT) - lT`, the distance from a to Marchenko and Pastur's lower edge. It
-    differs from 1 by the edge's own fluctuation, of relative order n^(-2/3) (Tracy and Widom).
+    Measured: how far the mean of m_min+ is from where it is predicted, over the distance from a to the bulk's lower
+    edge, `2 sqrt(a lT) - lT` for many observations. Predicted, with p tail dimensions and h heads (`lower_edge`):
+    `(sqrt(p) - sqrt(n - h - 1/2))^2 lT/n` and Tracy and Widom's mean. Allowed: the fluctuation over draws, and what
+    `lower_edge` says is left out. That heads take rows away, and how much, is derived here.
     """
     s = draws[0].setting
     level = s.a / (s.tail.size / s.n)
-    edge = marchenko_pastur_edges(s.a, level).lower if s.tail.size > s.n else 0.0
-    mean, sd = edge_fluctuation(level, s.n, s.tail.size) if s.tail.size > s.n else (math.inf, math.inf)
-    width = s.a - edge
+    stands = s.tail.size > s.n
+    at = lower_edge(s.n, s.tail.size, level=level, head=s.head) if stands else None
     least = [float(d.m[0]) for d in draws]
-    measured = abs((s.a - float(np.mean(least))) / width - 1)
-    bound = (mean + SIGMAS * sd / math.sqrt(len(draws))) / width
+    if at is None:
+        edge = predicted = 0.0
+        measured, bound = abs(float(np.mean(least))) / s.a, math.inf
+    else:
+        edge, predicted = at.edge, at.mean
+        width = s.a - edge
+        measured = abs(float(np.mean(least)) - predicted) / width
+        bound = (at.error + SIGMAS * at.deviation / math.sqrt(len(draws))) / width
     return judged(
         "bulk-barrier",
         Kind.EQUALITY,
@@ -47,7 +61,7 @@ def bulk_barrier(draws: Sequence[Draw]) -> Verdict:
         unit="relative to the distance from a to the edge",
         conditions=(Assumption(name="a is not admissible: a > m_min+", holds=max(least) < s.a, measured=max(least)),),
         undecided=None if bound < 0.5 else "the tail has too few dimensions for a bulk that stands off zero.",
-        details={"m_min": least, "edge": edge, "predicted_mean": edge + mean},
+        details={"m_min": least, "edge": edge, "predicted_mean": predicted},
     )
 
 
@@ -147,11 +161,13 @@ def floor_critical_path(draws: Sequence[Draw], *, shift: float | None = None) ->
 
     The flow is integrated on each design without noise, and read off along the head's empirical directions (variance
     h). It may differ from the law by what the bulk adds (`spectrum_law.head_recovery`, derived here) and by that
-    sum's fluctuation over draws; a bound above `VACUOUS` decides nothing. `shift`: another nu, for a counter-instance.
+    sum's fluctuation over draws, of which the worst of all directions and times counts; a bound above `VACUOUS` decides
+    nothing. `shift`: another nu, for a counter-instance.
     """
     s = draws[0].setting
     times = np.array([0.25, 0.5, 1.0]) / min(s.head)
     worst, by_head = (0.0, math.inf), []
+    allowed = sigmas(len(draws) * len(s.head) * times.size)
     for d in draws:
         X, n = d.design.columns(), s.n
         h, Q = np.linalg.eigh(d.design.X_head.T @ d.design.X_head / n)
@@ -163,7 +179,7 @@ def floor_critical_path(draws: Sequence[Draw], *, shift: float | None = None) ->
             found = path.b[:, : h.size] @ direction
             law = -np.expm1(-times * h[i])
             bulk = np.abs(head_recovery(float(h[i]), s.w, times) - law)
-            bound = bulk + SIGMAS * recovery_error(float(h[i]), s.w, times, n=n)
+            bound = bulk + allowed * recovery_error(float(h[i]), s.w, times, n=n)
             errors = np.abs(found - law)
             at = int(np.argmax(errors / bound))
             if errors[at] / bound[at] >= worst[0] / worst[1]:

@@ -32,6 +32,7 @@ NEEDS_TRUTH = (
     "hold-out",
 )
 MOST_GROWTH = 30.0  # nu t: beyond, rounding has grown by 1e13
+LEAST_GROWTH = 1e-4  # nu t: below, the filter's slope at its crossing is no more than that
 MOST_WORK = 4e9  # multiplications of a run
 
 
@@ -118,7 +119,7 @@ def _told(chosen: ShiftChoice, n_train: int) -> list[str]:
     found = _summary(chosen)
     notes = [
         f"chosen on {found['rows_held_out']} rows held out: nu = {chosen.nu:.6g}, t = {chosen.t:.6g}; mean squared "
-        f"error {chosen.error:.6g} (ridgeless {chosen.ridgeless_error:.6g}, best endpoint "
+        f"error {chosen.error:.6g} (ridgeless {chosen.ridgeless_error:.6g}, best admissible endpoint of the grid "
         f"{found['best_endpoint_error']:.6g}, best without a shift {found['best_unshifted_error']:.6g})."
     ]
     if found["modes"]:
@@ -170,7 +171,14 @@ def _at_the_chosen(rows: Rows, nu: float, t: float, not_applicable: dict[str, st
     if reason is not None:
         not_applicable |= dict.fromkeys(("one-crossing", "leading-prefix"), reason)
         return []
-    return [one_crossing_flow([(nu, t)]), leading_prefix(rows, nu, t=t)]
+    prefix = leading_prefix(rows, nu, t=t)
+    if nu * t < LEAST_GROWTH:
+        not_applicable["one-crossing"] = (
+            f"the chosen shift has not begun to act at the chosen time (nu t = {nu * t:.2g}): the crossing lies far "
+            "above all eigenvalues, where the filter is flat"
+        )
+        return [prefix]
+    return [one_crossing_flow([(nu, t)]), prefix]
 
 
 def _endpoint(rows: Rows, even: Rows, not_applicable: dict[str, str]) -> list[Verdict]:

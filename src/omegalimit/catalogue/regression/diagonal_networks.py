@@ -25,7 +25,7 @@ from ._diagonal_data import Instance, instance
 from ._diagonal_definition import definition, definition_of
 from ._diagonal_draws import MOST_FEATURES, builders, pair
 from ._diagonal_experiment import Experiment, log_start, run_experiment, run_several
-from ._diagonal_manifolds import manifold_verdicts
+from ._diagonal_manifolds import has_curved, manifold_verdicts
 from ._diagonal_models import Network, square_difference
 from ._diagonal_potentials import exact_potential, potential_arrays, run_potential
 from ._diagonal_ties import has_ties, tie_entropy
@@ -59,8 +59,10 @@ class DiagonalNetworks(AbstractSystem):
     Claims.
     - `saddles-in-order` (rate): the flow passes every saddle of Algorithm 1, in order, within 1/h of the step between
       saddles, and its neurons wake in the path's order.
-    - `modified-l1-limit` (rate): R at the flow's end is within 1/h of a certified lower bound on the least.
-    - `jump-times` (rate): the errors of the jumps' times fall like 1/h: log(1/s)^-1 for two layers, s^(L-2) deeper.
+    - `modified-l1-limit` (rate): R at the flow's end is within 1/h of a certified lower bound on the least, and within
+      what the exact potential of the start leaves, where that is known (`u^2 - v^2`, products of two) and less.
+    - `jump-times` (rate): the errors of the jumps' times fall like 1/h: log(1/s)^-1 for two layers, s^(L-2) deeper;
+      errors at the tolerance of the flow's steps are left out.
     - `dual-certificate` (rate): the flow's own accumulated s ends in [-t-, t+], on the boundary where k is not zero, up
       to an error that falls like 1/h.
     - `plain-l1` (rate): the limit has the least plain l1 norm: `u^2 - v^2` from starts spread over a factor 100, the
@@ -173,6 +175,8 @@ class DiagonalNetworks(AbstractSystem):
             verdicts += manifold_verdicts(
                 [pairs[name][:2] for name in ("product", "square-difference") if name in pairs]
             )
+            if "product" in pairs and not has_curved(pairs["product"][0]):
+                notes.append("descent-curved does not apply: with layers of equal size every manifold is a plane.")
         if self.model in ("all", "power-difference"):
             verdicts += self.potentials(pairs, groups, notes, settings, progress, (len(pairs) + 1) / n_parts)
         progress("done", 1.0)

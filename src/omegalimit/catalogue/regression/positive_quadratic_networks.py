@@ -35,6 +35,7 @@ LARGEST_RANDOM = 8  # dimension of the claims about random rows, whose operator 
 COMMUTING_DIMENSIONS = (4, 8)  # least and largest, of the commuting measurements that are drawn
 LARGEST_EXPONENT = 150  # of two: products of six sizes, as in the curvature along a step, are still doubles
 MOST_COMPARED = 60  # measurements whose commutators are computed
+MOST_COMMUTATORS = 10_000_000  # entries of all commutators
 MOST_ENTRIES = 30_000_000  # of drawn rows
 
 _RANDOM = ("population-curvature", "operator-concentration", "spectral-start", "recovery")
@@ -69,7 +70,8 @@ class PositiveQuadraticNetworks(AbstractSystem):
     - `congruence` (equality): descent's Q obeys `Q+ = (I - 2 eta G) Q (I - 2 eta G)`, iterated in Q alone, to rounding.
     - `effective-hessian` (equality): at the interpolator JAX's Hessian in U has the eigenvalues of the Gram form on the
       tangent space in the quotient metric, and zeros.
-    - `gauge-zeros` (count): exactly `r (r-1)/2` zeros when `n >= d r - r (r-1)/2`.
+    - `gauge-zeros` (count): exactly `r (r-1)/2` zeros when the data see every tangent direction, which takes
+      `n >= d r - r (r-1)/2` of them, and r is the limit's rank.
     - `exponential-rate`, `linear-rate` (rate): near the end the residual falls, mode by mode, like `exp(-t lambda)`
       along the flow and by `1 - eta lambda` a step in descent, lambda over the form's eigenvalues; at last like the
       slowest mode.
@@ -108,7 +110,7 @@ class PositiveQuadraticNetworks(AbstractSystem):
     scale: float = 0.1
     """Size of the start's outputs beside the targets, where the start is random (completion, your own data)."""
     step: float = 0.5
-    """Step size of descent in units of 1 / largest curvature at the end."""
+    """Step size of descent in units of 1 / largest curvature, of the start or of the flow's end."""
     seed: int = 0
     """Seed of the data and of the starts."""
     data: str | None = None
@@ -259,42 +261,51 @@ class PositiveQuadraticNetworks(AbstractSystem):
         self, measurements: Measurements, settings: dict[str, Any], progress: Callable[[str, float], None]
     ) -> tuple[list[Verdict], dict[str, xr.Dataset], dict[str, str]]:
         """The claims about commuting measurements: the user's own where they commute, else drawn ones."""
-        tied = None
+        tied: Commuting | None = None
+        reasons: dict[str, str] = {}
         if self.data is None:
             instance, settings["draws"] = self.commuting()
             tied, _ = self.commuting(tied=True)
         else:
             own = as_commuting(measurements)
             if own is None:
-                return [], {}, dict.fromkeys(_ENTROPY, "about measurements that commute; these do not")
+                return [], {}, dict.fromkeys(_ENTROPY, _not_commuting(measurements))
             instance = Commuting(own)
             if instance.least_trace.status != "optimal":
                 return [], {}, dict.fromkeys(_ENTROPY, f"no q >= 0 meets the data: {instance.least_trace.reason}")
-            if instance.face.size == own.d:
-                return [], {}, dict.fromkeys(_ENTROPY, "every matrix that meets these data has the same trace")
-            if instance.face.size > len(instance.y):
+            if not instance.interior:
+                reason = "no q > 0 meets the data, only ones with zeros, which are approached like 1/t"
+                reasons |= dict.fromkeys(_ENTROPY[1:], reason)
+            elif instance.face.size == own.d:
+                reasons |= dict.fromkeys(_ENTROPY[2:4], "every matrix that meets these data has the same trace")
+            elif not instance.vertex:
                 tied = instance
         m = instance.measurements
         Q0s, weights = starts(m, self.seed), self.shape(m.d)
         progress("entropy", 0.0)
         first, path = mirror(m, Q0s[1], self.loss)
         progress("entropy", 0.2)
-        verdicts = [first, bregman(m, self.loss, Q0s)]
+        verdicts, tables = [first], {}
+        if path is not None:
+            tables["commuting/mirror"] = path
+        if "bregman-projection" not in reasons:
+            verdicts.append(bregman(m, self.loss, Q0s))
         progress("least trace", 0.4)
-        found, traces = minimum_trace(instance, weights, self.loss)
-        verdicts.append(found)
-        reasons = {}
+        if "minimum-trace" not in reasons:
+            found, tables["commuting/least-trace"] = minimum_trace(instance, weights, self.loss)
+            verdicts.append(found)
         progress("least trace", 0.6)
-        if tied is None:
+        if "weighted-entropy-on-face" in reasons:
+            pass
+        elif tied is None:
             reasons["weighted-entropy-on-face"] = "the solution of least trace is unique: there is no face"
         else:
             verdicts.append(weighted_entropy(tied, self.shape(tied.measurements.d), self.loss))
         progress("finite steps", 0.7)
-        found, steps = finite_steps(instance, np.log(m.diagonal(Q0s[1])), self.loss)
-        tables = {"commuting/least-trace": traces, "commuting/steps": steps}
-        if path is not None:
-            tables["commuting/mirror"] = path
-        return [*verdicts, *found], tables, reasons
+        if "finite-step" not in reasons:
+            found, tables["commuting/steps"] = finite_steps(instance, np.log(m.diagonal(Q0s[1])), self.loss)
+            verdicts += found
+        return verdicts, tables, reasons
 
     def ignored_options(self) -> list[str]:
         """A sentence on the options that were set and that the data leave no room for."""
@@ -315,9 +326,9 @@ def as_commuting(measurements: Measurements) -> CommutingMeasurements | None:
     """The same measurements in their common basis, or `None` when they do not commute (or are too many to tell)."""
     if isinstance(measurements, CommutingMeasurements):
         return measurements
-    if measurements.n > MOST_COMPARED or isinstance(measurements, EntryMeasurements):
-        return None
-    if commute(measurements) > 1e-12:
+    if isinstance(measurements, EntryMeasurements) and (measurements.rows == measurements.cols).all():
+        return CommutingMeasurements(a=np.eye(measurements.d)[measurements.rows], y=measurements.y)
+    if _too_many(measurements) or commute(measurements) > 1e-12:
         return None
     # A combination with random weights has the common eigenvectors, and no others, with probability one.
     A = measurements.matrices()
@@ -326,6 +337,20 @@ def as_commuting(measurements: Measurements) -> CommutingMeasurements | None:
     V = np.linalg.eigh(np.einsum("n,nab->ab", weights, A))[1]
     a = np.einsum("ai,nab,bi->ni", V, A, V, optimize=True)
     return CommutingMeasurements(a=a, V=V, y=measurements.y)
+
+
+def _too_many(measurements: Measurements) -> bool:
+    """Whether all commutators would take too long, or too much memory."""
+    return measurements.n > MOST_COMPARED or (measurements.n * measurements.d) ** 2 > MOST_COMMUTATORS
+
+
+def _not_commuting(measurements: Measurements) -> str:
+    if _too_many(measurements):
+        return (
+            f"about measurements that commute; whether these {measurements.n} of {measurements.d} rows do was not "
+            f"looked at (it is for at most {MOST_COMPARED}): pass them as `a` and `V`"
+        )
+    return "about measurements that commute; these do not"
 
 
 def in_range(measurements: Measurements) -> Measurements:
