@@ -10,7 +10,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omegalimit.flows import DiagonalEnding, _stiff, diagonal_descent, diagonal_flow
+from omegalimit.flows import DiagonalEnding, _orbit_tables, _stiff, diagonal_descent, diagonal_flow
 from omegalimit.flows._explicit import between, explicit_error, explicit_step
 from omegalimit.models import NeuronFunctions, PowerDifference, ProductNeurons
 from omegalimit.models.diagonal import WeightedSquares
@@ -618,3 +618,15 @@ def test_small_steps_of_descent_follow_the_flow():
         errors.append(np.abs(found.k[-1] - flow.limit).max())
     # First order: half the step, half the distance of the limits.
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)
+
+
+def test_trial_steps_do_not_lead_far_out_on_orbits_that_grow_slowly(monkeypatch):
+    # k = a tanh a grows like tau: a table to where k is beyond the data takes thousands of pieces for each neuron, and
+    # the path itself some dozens.
+    pieces = []
+    advance = _orbit_tables._Branch._advance
+    monkeypatch.setattr(_orbit_tables._Branch, "_advance", lambda self: pieces.append(advance(self)))
+    neurons = NeuronFunctions(lambda p: p[0] * jnp.tanh(p[0]) - jnp.expm1(p[1]) ** 2, 2)
+    flow = diagonal_flow(neurons, X, Y, shape=np.full((4, 2), 0.5), log_s=math.log(1e-40))
+    assert flow.is_limit
+    assert len(pieces) < 1500

@@ -250,3 +250,12 @@ def test_a_start_that_makes_no_sense():
         check_definition(lambda p: p[0] * p[1], 2, start=np.ones(3))
     with pytest.raises(ValueError, match=r"^`start` is zero, where nothing moves; pass the direction of the start\.$"):
         check_definition(lambda p: p[0] * p[1], 2, start=np.zeros(2))
+
+
+def test_terms_beyond_those_that_are_known_are_not_forgotten():
+    # The growth of the known terms allows a radius of 5.6e-4, where u^6 is a quarter of the gradient.
+    model = NeuronFunctions(lambda p: p[0] ** 2 + 1e12 * p[0] ** 6 - p[1] ** 2, 2)
+    u = np.array([1e-60, 1e-8, 1e-6, 1e-5, 1e-4, 5e-4, 1e-3])
+    theta = np.stack([u, np.zeros_like(u)], axis=1)[:, None]
+    # What is left out at the radius that remains is at most 1e-9 of the gradient.
+    np.testing.assert_allclose(model.gradient(theta)[:, 0, 0], 2 * u + 6e12 * u**5, rtol=2e-9)

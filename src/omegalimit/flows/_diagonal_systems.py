@@ -68,7 +68,10 @@ class OrbitSystem(AbstractAutonomous):
 
     def fastest(self, y: Float[np.ndarray, " d"]) -> float:
         """The largest eigenvalue of `G^(1/2) X^T X G^(1/2)`, G the `dk/dtau`, by one step of the power method from what
-        the last call came to; and the decay of a coordinate of its own where it has an end."""
+        the last call came to; and the decay of a coordinate of its own where it has an end. Infinite where explicit
+        steps, which overshoot, would be dear."""
+        if not self.orbits.far_is_cheap:
+            return np.inf
         place = self._place(y)
         G = place.slope * place.rate
         apart = self.sizes * self.sizes * np.abs(G)

@@ -129,6 +129,8 @@ class TableOrbits(AbstractOrbits):
     - `k_unit`: the size of k that the data ask for, shape (d,).
     """
 
+    far_is_cheap = False  # the table would have to be made as long
+
     def __init__(self, model: NeuronFunctions, shape: Array, log_s: float, k_unit: Array) -> None:
         d = len(shape)
         self.width = shape.shape[1]

@@ -49,6 +49,8 @@ class AbstractOrbits(abc.ABC):
     log_unit: float
     frozen: np.ndarray
     unit: Array | float = 1.0
+    far_is_cheap: bool = True
+    """False where a trial step that leads far out costs as much as the way there."""
 
     def nearer_end(self, z: Array) -> Array:
         """The sign of z at the end of the orbit that is nearer, or at the only one that is at finite tau."""

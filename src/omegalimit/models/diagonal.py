@@ -246,6 +246,7 @@ class Neuron:
     - `tensors`: derivatives at the origin, degrees 0 to 5 (fewer for m > 12); `radius`: below it, in the largest
       coordinate, the Taylor terms are used. Derived here: with the growth R of the terms the first one left out is
       `(R radius)^(order - 1)` of the gradient, set to 1e-13, while direct evaluation loses about `1e-16 / (R radius)`.
+      Where the two disagree at the radius, it is made smaller until they do not.
     """
 
     def __init__(self, function: Callable[[Any], Any], m: int) -> None:
@@ -275,6 +276,17 @@ class Neuron:
             return value, slope, jax.jacfwd(grad)(x)
 
         self._whole = jax.jit(jax.vmap(whole), compiler_options=QUICK_TO_COMPILE)
+        while self.radius > 1e-12 and not self._agrees():
+            self.radius *= 0.3
+
+    def _agrees(self) -> bool:
+        """Whether the Taylor terms and the function itself have the same gradient at the radius, within rounding: terms
+        of a high degree may be large where all that are known are small."""
+        directions = np.random.default_rng(0).standard_normal((FEW, self.m))
+        theta = 0.999 * self.radius * directions / np.abs(directions).max(axis=1, keepdims=True)
+        taylor, direct = self._taylor(theta, 1), self._direct(theta, 1)
+        apart, size = np.abs(taylor - direct).max(), np.abs(taylor).max()
+        return not apart > max(1e-9, 100 * np.finfo(float).eps / self.radius) * size
 
     def _direct(self, theta: Float[np.ndarray, "B m"], free: int) -> np.ndarray:
         """The value (free 0), gradient (1) or Hessian (2) by the function itself."""
