@@ -217,7 +217,8 @@ def test_a_record_survives_pictures_that_fail(capsys, tmp_path, monkeypatch):
 
 
 def test_list_show_version_and_help(capsys):
-    assert run(capsys, "list")[1].splitlines()[-1] == "toy                a toy: does a number stay under its bound?"
+    width = max(map(len, SYSTEMS))
+    assert run(capsys, "list")[1].splitlines()[-1] == f"{'toy':<{width}}  a toy: does a number stay under its bound?"
     assert json.loads(run(capsys, "list", "--json")[1])[-1] == {"name": "toy", "line": _toy.ENTRY.line}
     shown = run(capsys, "show", "toy")[1]
     assert shown.startswith("toy: a number and its bound\n\nA number is compared with one.\n")

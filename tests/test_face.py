@@ -362,7 +362,7 @@ def test_a_certificate_of_other_data_is_refused():
         "`certificate` belongs to other data: its multipliers give the upper bound 1.5 there and 2.5 here."
     )
     with pytest.raises(TypeError, match="solution") as wrong_type:
-        optimal_face(limit, solve(limit))  # pyright: ignore[reportArgumentType]
+        optimal_face(limit, solve(limit))  # pyright: ignore[reportCallIssue, reportArgumentType]
     assert str(wrong_type.value) == (
         "`certificate` must be a Certificate; got Solution. A solution has one: `solution.certificate`."
     )

@@ -389,10 +389,10 @@ def test_one_inseparable_block_spoils_the_whole():
 def test_bad_input_is_named():
     limit = problem("l2")
     with pytest.raises(TypeError) as wrong_type:
-        solve(np.eye(2))  # pyright: ignore[reportArgumentType]
+        solve(np.eye(2))  # pyright: ignore[reportCallIssue, reportArgumentType]
     assert str(wrong_type.value) == "`limit` must be a MaxMargin or an Interpolation; got ndarray."
     with pytest.raises(TypeError, match=r"^`tol` must be a number; got '1'\.$"):
-        solve(limit, "1")  # pyright: ignore[reportArgumentType]
+        solve(limit, "1")  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(ValueError, match="tol") as wrong_tolerance:
         solve(limit, 0.0)
     assert str(wrong_tolerance.value) == "`tol` must lie between 0 and 1, both excluded; got 0.0."
