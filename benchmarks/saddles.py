@@ -125,7 +125,7 @@ def by_scipy(name: str, given: dict[str, Any], end: float, rtol: float, atol: fl
 
 def by_diffrax(name: str, given: dict[str, Any], end: float, rtol: float, atol: float, limit_seconds: int):
     """The seconds without compiling, and as above with its steps."""
-    import diffrax
+    import diffrax  # pyright: ignore[reportMissingImports] - of the extra `benchmarks`
     import jax
     import jax.numpy as jnp
     import numpy as np
