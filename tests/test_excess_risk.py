@@ -509,17 +509,17 @@ def test_a_covariance_that_is_none_is_refused():
     for scale in (1e-150, 1.0, 1e150):
         ExcessRisk.from_design(X, b, covariance=np.outer(b, b) * scale, sigma=0.1)
     with pytest.raises(TypeError, match=r"^`sigma` must hold real numbers; it holds text"):
-        ExcessRisk.from_design(X, b, covariance=Sigma, sigma="a")  # type: ignore[arg-type]
+        ExcessRisk.from_design(X, b, covariance=Sigma, sigma="a")  # pyright: ignore[reportArgumentType] - on purpose
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: spike_design(20, 1.0, flat_tail(0.1, 90)), ValueError,  # type: ignore[arg-type]
+        (lambda: spike_design(20, 1.0, flat_tail(0.1, 90)), ValueError,  # pyright: ignore[reportArgumentType] - on purpose
          "`head` must be a list of variances; got shape ()."),
-        (lambda: spike_design(20, [1.0], 0.025), TypeError,  # type: ignore[arg-type]
+        (lambda: spike_design(20, [1.0], 0.025), TypeError,  # pyright: ignore[reportArgumentType] - on purpose
          "`tail` must be a `Tail`, as `flat_tail(level, count)` makes one; got 0.025."),
-        (lambda: spike_design(20, [1.0], flat_tail(0.1, 90), sigma="a"), TypeError,  # type: ignore[arg-type]
+        (lambda: spike_design(20, [1.0], flat_tail(0.1, 90), sigma="a"), TypeError,  # pyright: ignore[reportArgumentType] - on purpose
          "`sigma` must hold real numbers; it holds text (dtype <U1)."),
     ],
 )  # fmt: skip

@@ -199,15 +199,15 @@ def test_descent_stops_where_a_step_changes_nothing():
          "`X` has shape (0, 25): there is no row; pass at least one."),
         (lambda X, y: shifted_flow(X[:, :0], y, nu=0.0, times=[3.0]), ValueError,
          "`X` has shape (10, 0): there is no column; pass at least one."),
-        (lambda X, y: shifted_descent(X, y, nu=0.0, eta="a", steps=[3]), TypeError,  # type: ignore[arg-type]
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta="a", steps=[3]), TypeError,  # pyright: ignore[reportArgumentType] - on purpose
          "`eta` must hold real numbers; it holds text (dtype <U1)."),
-        (lambda X, y: shifted_flow(X, y, nu="a", times=[3.0]), TypeError,  # type: ignore[arg-type]
+        (lambda X, y: shifted_flow(X, y, nu="a", times=[3.0]), TypeError,  # pyright: ignore[reportArgumentType] - on purpose
          "`nu` must hold real numbers; it holds text (dtype <U1)."),
-        (lambda X, y: shifted_flow(X, y, nu=0.0, times=3.0), ValueError,  # type: ignore[arg-type]
+        (lambda X, y: shifted_flow(X, y, nu=0.0, times=3.0), ValueError,  # pyright: ignore[reportArgumentType] - on purpose
          "`times` must be a list of numbers; got shape ()."),
-        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=5), ValueError,  # type: ignore[arg-type]
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=5), ValueError,  # pyright: ignore[reportArgumentType] - on purpose
          "`steps` must be a list of numbers; got shape ()."),
-        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=[math.inf]), ValueError,  # type: ignore[arg-type]
+        (lambda X, y: shifted_descent(X, y, nu=0.0, eta=1.0, steps=[math.inf]), ValueError,  # pyright: ignore[reportArgumentType] - on purpose
          "`steps` must be ascending whole numbers, from 0 on; got [inf]."),
     ],
 )  # fmt: skip

@@ -353,9 +353,9 @@ def test_crossings_of_descent_far_below_the_shift():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: descent_crossings(1.0, 2, eta="a"), TypeError,  # type: ignore[arg-type]
+        (lambda: descent_crossings(1.0, 2, eta="a"), TypeError,  # pyright: ignore[reportArgumentType] - on purpose
          "`eta` must hold real numbers; it holds text (dtype <U1)."),
-        (lambda: descent_crossings([1.0, 2.0], 2, eta=1.0), ValueError, "`nu` must be one number; got shape (2,)."),  # type: ignore[arg-type]
+        (lambda: descent_crossings([1.0, 2.0], 2, eta=1.0), ValueError, "`nu` must be one number; got shape (2,)."),  # pyright: ignore[reportArgumentType] - on purpose
         (lambda: descent_crossings(1.0, 2**60, eta=1.0), ValueError,
          "`k` must be at most 2**53 steps, which a double still counts; got 1152921504606846976."),
         (lambda: crossing([1.0, 2.0], [1.0, 2.0, 3.0]), ValueError,
