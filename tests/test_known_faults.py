@@ -1,6 +1,7 @@
 """Faults that people meet in today's tools, and kinds of data that provoke them: the right value and its reason."""
 
 import dataclasses
+import math
 
 import cvxpy as cp
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from _margins import CASES, VECTORS, attention, by_conic_solver, s40, stated
+from omegalimit.flows.separable_descent import DescentEnding, separable_descent, smoothness
+from omegalimit.flows.separable_flow import SeparableEnding, separable_flow
 from omegalimit.limits import MaxMargin
 from omegalimit.limits.face import optimal_face
 from omegalimit.rigorous import prove
@@ -207,3 +210,74 @@ def test_a_zero_row_is_named_and_an_intercept_excuses_it():
     assert solution.status == "not separable"
     assert solution.reason == "rows 1, 2 are zero, so that no point has a positive margin there."
     assert solve(dataclasses.replace(limit, intercept="free", labels=np.array([1.0, -1, -1]))).status == "optimal"
+
+
+# Loss and gradient become exactly zero.
+
+
+@pytest.mark.parametrize("gap", [20, 100, 104, 120, 740, 760])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_loss_and_gradient_are_right_at_any_logit_gap_and_training_goes_on(loss, dtype, gap):
+    """One row of length one, w along it at margin `gap`: plain single precision has a gradient of zero from 104 on.
+
+    The margin of the flow is known: e^m = e^gap + t for the exponential loss, m + e^m = gap + e^gap + t for the
+    logistic one.
+    """
+    row = np.array([[0.75, 1.0]], dtype=dtype) * dtype(0.8)
+    unit = row[0].astype(float) / np.linalg.norm(row[0].astype(float))
+    start = (gap / np.linalg.norm(row.astype(float)) * unit).astype(dtype)
+    margin = float(row[0].astype(float) @ start.astype(float))
+    flow = separable_flow(row, loss=loss, start=start, until_log_time=gap + 5.0)
+    path = flow.path
+    # log l = log(-l') = -m, up to e^-m for the logistic loss.
+    assert path.log_loss[0] == pytest.approx(-margin, abs=2e-9)
+    assert path.log_gradient[0] == pytest.approx(-margin, abs=3e-9 + 1e-7 * (dtype is np.float32))
+    np.testing.assert_allclose(path.pull[0], unit, rtol=1e-15)
+    assert path.turning_speed[0] <= 1e-6  # the start in single precision is that far off the row
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    left = path.margins[:, 0] + (
+        np.log1p(path.margins[:, 0] * np.exp(-path.margins[:, 0])) if loss == "logistic" else 0
+    )
+    whole = margin + (math.log1p(margin * math.exp(-margin)) if loss == "logistic" else 0)
+    squared = 2 * math.log(np.linalg.norm(row.astype(float)))
+    np.testing.assert_allclose(left, np.logaddexp(whole, flow.log_time + squared), atol=1e-7)
+    assert path.margins[-1, 0] > gap + 4.9
+
+
+@pytest.mark.parametrize(("gap", "stalls"), [(20, False), (104, False), (700, False), (740, True), (760, True)])
+def test_a_step_that_is_zero_in_doubles_says_so_and_the_flow_goes_on(gap, stalls):
+    """At 104 a step is 1e-45 and carried on; at 740 it is zero in doubles, and neither made nor called convergence."""
+    row = np.array([[0.6, 0.8]])
+    run = separable_descent(row, step_size=1.0, n_steps=1000, start=gap * row[0])
+    assert run.ending is (DescentEnding.STALLED if stalls else DescentEnding.STEPS_MADE)
+    assert run.stalled_at == (0 if stalls else None)
+    assert run.path.log_loss[-1] == pytest.approx(-gap, abs=1e-5)
+    # The margin that descent has after e^(gap + 5) steps of size one.
+    later = run.extended(gap + 5.0).flow
+    assert later.path.margins[-1, 0] == pytest.approx(gap + 5 + math.log1p(math.exp(-5)), abs=1e-5)
+
+
+# Separable logistic regression has no minimiser.
+
+
+def test_a_million_steps_miss_the_limit_by_what_the_law_says():
+    """Forty points: after 1e6 steps 1 - cos is 4.1e-3 and the margin 4.0 percent low; nothing has gone wrong."""
+    rows = s40()
+    best = solve(MaxMargin("l2", rows=rows)).certificate
+    assert best.gap <= 1e-12
+    u = best.point / np.linalg.norm(best.point)
+    run = separable_descent(rows, step_size=1 / smoothness(rows), n_steps=10**6)
+    assert run.ending is DescentEnding.STEPS_MADE
+    angle = run.path.angle_to(u)[-1]
+    assert 1 - math.cos(angle) == pytest.approx(4.1e-3, abs=5e-5)
+    assert 1 - (rows @ run.direction[-1]).min() / best.lower == pytest.approx(0.040, abs=5e-4)
+    # Angle times log t tends to C = gamma |lim w_perp|; at log t = 14 the radius is off log(t)/gamma by a constant.
+    flow = separable_flow(rows, until_log_time=1e4)
+    C = best.lower * np.linalg.norm(flow.path.perpendicular(u)[-1])
+    assert flow.path.angle_to(u)[-1] * 1e4 == pytest.approx(C, rel=1e-3)
+    assert angle * run.log_time[-1] == pytest.approx(C, rel=0.25)
+    # How many steps would do for 0.01 rad: e^109, with an error.
+    needed = run.extended(1e3).hitting(u, [0.01])
+    assert needed.log_steps[0] == pytest.approx(C / 0.01, rel=0.05)
+    assert needed.error[0] < 1e-3

@@ -12,7 +12,7 @@ from _double import in_double
 from omegalimit._numerics import double_precision, log_expm1_ratio, log_log1p_exp
 from omegalimit.data import TokenData
 from omegalimit.flows import measure
-from omegalimit.losses import LOSSES, loss_named
+from omegalimit.losses import LOSSES, PolynomialTail, as_loss, loss_named
 from omegalimit.models import MergedAttention
 from omegalimit.problem import AttentionProblem, MarginProblem
 
@@ -153,3 +153,82 @@ def test_gradient_of_a_margin_loss_points_to_the_data_at_any_margin(gap):
 def test_an_unknown_loss_is_named():
     with pytest.raises(ValueError, match=r"^`loss` must be one of exponential, logistic; got 'hinge'\.$"):
         loss_named("hinge")
+
+
+# The tail that falls by a power.
+
+TAILS = [PolynomialTail(0.3), PolynomialTail(1), PolynomialTail(4.0)]
+
+
+def tail_value(a, z):
+    return (1 + z) ** -a / a if z >= 0 else 1 / a - z
+
+
+@pytest.mark.parametrize("loss", TAILS)
+def test_polynomial_tail_is_its_formula(loss):
+    z = [-1e300, -700.0, -3.0, -1e-8, 0.0, 1e-300, 1e-8, 0.7, 36.0, 760.0, 1e8, 1e300]
+    values, slopes = in_double(loss.log_value)(np.array(z)), in_double(loss.log_slope)(np.array(z))
+    a = Decimal(float(loss.a))
+    for point, value, slope in zip(z, values, slopes, strict=True):
+        close(value, exact(lambda x: tail_value(a, x).ln(), point, digits=700))
+        close(slope, exact(lambda x: -(a + 1) * (1 + max(x, Decimal(0))).ln(), point, digits=700))
+
+
+@pytest.mark.parametrize("loss", TAILS)
+def test_slope_of_the_polynomial_tail_is_its_derivative_and_it_is_convex(loss):
+    z = np.concatenate([np.linspace(-30.0, -0.1, 20), np.linspace(0.0, 30.0, 25)])
+    derivative = in_double(jax.vmap(jax.grad(lambda x: jnp.exp(loss.log_value(x)))))(z)
+    slope = -np.exp(in_double(loss.log_slope)(z))
+    # One derivative through the log form: its factors are of size z at most.
+    np.testing.assert_allclose(derivative, slope, rtol=100 * EPS)
+    assert (np.diff(slope) >= 0).all()
+    bends = in_double(jax.vmap(jax.grad(lambda x: -jnp.exp(loss.log_slope(x)))))(z)
+    assert (bends <= loss.largest_curvature * (1 + 4 * EPS)).all()
+    just_inside = in_double(jax.grad(lambda x: -jnp.exp(loss.log_slope(x))))(np.array(1e-12))
+    assert just_inside == pytest.approx(loss.largest_curvature, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss", TAILS)
+@pytest.mark.parametrize("seed", range(3))
+def test_gap_of_the_polynomial_tail_is_the_difference_of_losses(loss, seed):
+    rng = np.random.default_rng(seed)
+    z = np.concatenate([rng.uniform(-50, 50, size=12), [0.0, 1.0, 1.0, 3.0]])
+    log_x = np.concatenate([rng.uniform(-60, 6, size=12), [0.0, 0.0, -1e-16, math.log(3.0)]])
+    found = in_double(loss.log_gap)(z, log_x)
+    a = Decimal(float(loss.a))
+    for point, log_gap, value in zip(z, log_x, found, strict=True):
+        reference = exact(lambda p, b: (tail_value(a, p - b.exp()) - tail_value(a, p)).ln(), point, log_gap, digits=150)
+        # 1 - r and x - z each lose what they cancel, at most log x eps over their distance, which a random draw keeps.
+        close(value, reference, point, log_gap, 20.0)
+
+
+@pytest.mark.parametrize("loss", TAILS)
+@pytest.mark.parametrize("log_x", [-200.0, -744.0, -800.0, -1e5, 800.0, 1e5])
+def test_gap_of_the_polynomial_tail_for_extreme_x(loss, log_x):
+    z = np.array([-30.0, -1.0, 0.0, 2.0, 40.0, 800.0])
+    gap, slope = in_double(loss.log_gap)(z, np.full(6, log_x)), in_double(loss.log_slope)(z)
+    # A small x times the slope; a large one along the line, of slope one.
+    np.testing.assert_allclose(gap, log_x + (slope if log_x < 0 else 0), rtol=ULPS * EPS)
+
+
+def test_largest_curvature_is_the_supremum():
+    z = np.linspace(-20, 20, 4001)
+    for loss in (LOSSES["logistic"], *TAILS):
+        bends = in_double(jax.vmap(jax.grad(lambda x, loss=loss: -jnp.exp(loss.log_slope(x)))))(z)
+        assert bends.max() == pytest.approx(loss.largest_curvature, rel=0.51 if loss in TAILS else 1e-12)
+    assert LOSSES["exponential"].largest_curvature == math.inf
+
+
+def test_a_polynomial_tail_needs_a_power():
+    assert "polynomial tail" not in LOSSES
+    assert as_loss(TAILS[0]) is TAILS[0]
+    assert as_loss("logistic") is LOSSES["logistic"]
+    for a in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(
+            ValueError, match=rf"^`a`, the power of the tail, must be positive and finite; got {a!r}\.$"
+        ):
+            PolynomialTail(a)
+    with pytest.raises(TypeError, match=r"^`a` must be a number; got '2'\.$"):
+        PolynomialTail("2")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"^`loss` must be a name \(exponential, logistic\) or a loss; got None\.$"):
+        as_loss(None)  # pyright: ignore[reportArgumentType]

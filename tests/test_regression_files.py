@@ -430,7 +430,7 @@ def test_files_that_are_not_there(here):
 
 
 def test_large_files_are_refused_before_they_are_read(here, monkeypatch):
-    monkeypatch.setattr("omegalimit.data.regression_files.MAX_BYTES", 10)
+    monkeypatch.setattr("omegalimit.data._table_files.MAX_BYTES", 10)
     assert refused("a,b\n1,2\n3,4\n") == "the file takes 12 bytes; at most 10 are read."
     assert refused("a,b\n1,2\n") == "the text takes 8 bytes; at most 2 are read: write it as Parquet or .npz."
 
@@ -569,7 +569,7 @@ def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
 
 def test_large_parquet_tables_are_refused_before_they_are_unpacked(here, monkeypatch):
     frame_of(a=X[:, 0]).to_parquet("t.parquet")
-    monkeypatch.setattr("omegalimit.data.regression_files.MAX_BYTES", 10**4)
+    monkeypatch.setattr("omegalimit.data._table_files.MAX_BYTES", 10**4)
     frame = pd.DataFrame({"a": np.zeros(10**5), "y": np.zeros(10**5)})
     frame.to_parquet("t.parquet")
     assert Path("t.parquet").stat().st_size < 10**4

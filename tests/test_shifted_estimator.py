@@ -265,6 +265,132 @@ def test_powers_of_two_change_not_a_bit(seed, n, d, k, intercept):
     assert np.isfinite(one.fit.coef).all()
 
 
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(30, 6), (12, 25)])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"selection": None},
+        {"selection": None, "nu": 0.05, "t": 4.0},
+        {"selection": "holdout"},
+        {"selection": "cv", "cv": 3},
+        {"selection": "holdout", "nu": [0.0, 0.1], "t": [0.5, 1.0, 2.0]},
+    ],
+)
+def test_a_weight_of_k_is_k_rows(options, intercept, shape):
+    X, y = sample(*shape, seed=6)
+    weights = np.random.default_rng(7).integers(0, 4, size=len(y))
+    many = np.repeat(np.arange(len(y)), weights)[np.random.default_rng(8).permutation(weights.sum())]
+    options = options | {"fit_intercept": intercept}
+    weighted: Any = ShiftedDescentRegressor(**options).fit(X, y, sample_weight=0.7 * weights)
+    repeated: Any = ShiftedDescentRegressor(**options).fit(X[many], y[many])
+    # Sums in another order, divided by eigenvalues that span 1e4 here.
+    size = np.abs(repeated.coef_).max()
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=0, atol=1e-10 * size)
+    assert weighted.intercept_ == pytest.approx(repeated.intercept_, rel=1e-9, abs=1e-10 * size)
+    np.testing.assert_allclose(weighted.eigenvalues_, repeated.eigenvalues_, rtol=1e-9)
+    assert weighted.nu_ == pytest.approx(repeated.nu_, rel=1e-9)
+    assert weighted.t_ == pytest.approx(repeated.t_, rel=1e-9)
+    if weighted.errors_ is not None:
+        known = np.isfinite(repeated.errors_)
+        assert (np.isfinite(weighted.errors_) == known).all()
+        # Late times and shifts above most of the spectrum amplify rounding with the data.
+        near = repeated.errors_ < 10 * repeated.errors_.min()
+        np.testing.assert_allclose(weighted.errors_[near], repeated.errors_[near], rtol=1e-8)
+    alike = ShiftedDescentRegressor(**options).fit(X, y)
+    assert np.abs(alike.coef_ - repeated.coef_).max() > 1e-3 * size
+
+
+def test_weighted_fits_are_the_weighted_flow():
+    """Weights that are no counts: the flow of the weighted loss, by the exponential of its matrix."""
+    X, y = sample(30, 6)
+    c = np.random.default_rng(1).uniform(0.1, 3, size=30)
+    mean, level = np.average(X, axis=0, weights=c), np.average(y, weights=c)
+    root = np.sqrt(c * 30 / c.sum())
+    b, _ = flow(root[:, None] * (X - mean), root * (y - level), 0.3, 1.5, intercept=False)
+    fit = fit_shift(X, y, nu=0.3, t=1.5, weights=c)
+    np.testing.assert_allclose(fit.coef, b, rtol=1e-10)
+    assert fit.intercept == pytest.approx(level - mean @ b, rel=1e-10)
+    assert fit.n == 30
+
+
+def test_equal_weights_change_nothing_and_zeros_drop_rows():
+    X, y = sample(40, 5)
+    one, same = choose_shift(X, y), choose_shift(X, y, weights=np.full(40, 1e308))
+    np.testing.assert_array_equal(same.errors, one.errors)
+    np.testing.assert_array_equal(same.fit.coef, one.fit.coef)
+    assert (same.n_effective, same.error_bound) == (one.n_held_out, one.error_bound)
+    splits = [(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))]
+    weights = np.r_[np.zeros(4), np.ones(36)]
+    dropped: Any = ShiftedDescentRegressor(cv=splits).fit(X, y, sample_weight=weights)
+    by_hand: Any = ShiftedDescentRegressor(
+        cv=[(np.arange(16), np.arange(16, 36)), (np.arange(16, 36), np.arange(16))]
+    ).fit(X[4:], y[4:])
+    np.testing.assert_array_equal(dropped.errors_, by_hand.errors_)
+    np.testing.assert_array_equal(dropped.coef_, by_hand.coef_)
+
+
+def test_the_bounds_count_rows_and_not_weights():
+    X, y = sample(60, 5)
+    grid: dict[str, Any] = {"nu": [0.0, 0.1], "t": [1.0, 2.0], "splits": [(np.arange(20), np.arange(20, 60))]}
+    weights = np.ones(60)
+    weights[20:40] = 2
+    choice = choose_shift(X, y, weights=weights, **grid)
+    assert (choice.n_held_out, choice.n_effective) == (40, 30)  # twenty of weight 2 and twenty of 1
+    assert choice.error_bound == pytest.approx(choice.error / (1 - 2 * math.sqrt(math.log(4 / 0.05) / 30)), rel=1e-14)
+    b = choice.fit.coef
+    off = (y - X @ b - choice.fit.intercept)[20:] ** 2
+    assert choice.error == pytest.approx(np.average(off, weights=weights[20:]), rel=1e-12)
+
+
+def test_the_bound_of_a_weighted_hold_out_holds_as_often_as_it_says():
+    """Weights spread over a factor of ten: at most a share alpha of the bounds may fail."""
+    alpha, failed, n_runs = 0.25, 0, 100
+    truth = np.array([1.0, -1, 0.5, 0, 0])
+    for seed in range(n_runs):
+        rng = np.random.default_rng(seed)
+        X, weights = rng.normal(size=(400, 5)), 10 ** rng.uniform(-1, 0, size=400)
+        y = X @ truth + rng.normal(size=400)
+        choice = choose_shift(
+            X, y, nu=[0.0, 0.05], t=[1.0, 2, 3, 4], hold_out=0.8, seed=seed, alpha=alpha, weights=weights
+        )
+        exact = 1 + np.sum((choice.fit.coef - truth) ** 2) + choice.fit.intercept**2
+        failed += exact > choice.error_bound
+        assert 80 < choice.n_effective < 200
+    assert failed <= alpha * n_runs
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), "`X` has shape (20, 3) and `weights` has shape (3,): 20 rows against 3."),
+        (
+            np.r_[1.0, 0, np.ones(18)],
+            "`weights[1]` is 0; every weight must be positive: leave out rows that do not count.",
+        ),
+        (
+            np.r_[1.0, -2, np.ones(18)],
+            "`weights[1]` is -2; every weight must be positive: leave out rows that do not count.",
+        ),
+        (np.r_[np.ones(19), np.inf], "`weights[19]` is inf; every entry must be finite."),
+    ],
+)
+def test_weights_that_do_not_fit(weights, message):
+    with pytest.raises(ValueError, match=r"\.$") as caught:
+        choose_shift(*sample(20, 3), weights=weights)
+    assert str(caught.value) == message
+
+
+def test_a_regressor_of_one_row_that_counts_is_refused():
+    X, y = sample(20, 3)
+    with pytest.raises(ValueError, match="at least 2") as caught:
+        ShiftedDescentRegressor().fit(X, y, sample_weight=np.eye(20)[0])
+    assert str(caught.value) == "`sample_weight` is positive for 1 rows; the weights of at least 2 must be positive."
+
+
 # --- what the choice is worth ----------------------------------------------------------------------------------------
 
 

@@ -8,59 +8,92 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .catalogue import SYSTEMS as SYSTEMS
     from .catalogue import load as load
+    from .certificate import BarrierCertificate as BarrierCertificate
     from .certificate import Certificate as Certificate
     from .certificate import LeastCertificate as LeastCertificate
     from .claims import Assumption as Assumption
     from .claims import Kind as Kind
     from .claims import Outcome as Outcome
     from .claims import Verdict as Verdict
+    from .data import ClassificationData as ClassificationData
     from .data import CommutingMeasurements as CommutingMeasurements
     from .data import DenseMeasurements as DenseMeasurements
     from .data import EntryMeasurements as EntryMeasurements
+    from .data import Mixture as Mixture
     from .data import RankOneMeasurements as RankOneMeasurements
     from .data import RegressionData as RegressionData
+    from .data import Sample as Sample
     from .data import TokenData as TokenData
     from .data import commuting_measurements as commuting_measurements
     from .data import completion_measurements as completion_measurements
     from .data import gaussian_measurements as gaussian_measurements
+    from .data import load_classification as load_classification
     from .data import load_measurements as load_measurements
     from .data import load_regression as load_regression
+    from .data import pushed_gaussians as pushed_gaussians
+    from .data import sign_gaussians as sign_gaussians
     from .data import sparse_regression as sparse_regression
     from .data.spike_designs import flat_tail as flat_tail
     from .data.spike_designs import power_tail as power_tail
     from .data.spike_designs import spike_design as spike_design
+    from .diagnose import MarginTable as MarginTable
+    from .diagnose import Winner as Winner
+    from .diagnose import margin_table as margin_table
+    from .estimators import EarlyStoppedLogisticRegression as EarlyStoppedLogisticRegression
     from .estimators import MaxMarginClassifier as MaxMarginClassifier
     from .estimators import ShiftedDescentRegressor as ShiftedDescentRegressor
     from .flows import Arrival as Arrival
+    from .flows import DescentEnding as DescentEnding
     from .flows import DescentResult as DescentResult
     from .flows import DiagonalEnding as DiagonalEnding
     from .flows import DiagonalFlow as DiagonalFlow
+    from .flows import ExtendedDescent as ExtendedDescent
     from .flows import FlowResult as FlowResult
+    from .flows import LogisticDescent as LogisticDescent
+    from .flows import OptimiserDescent as OptimiserDescent
+    from .flows import SeparableDescent as SeparableDescent
+    from .flows import SeparableEnding as SeparableEnding
+    from .flows import SeparableFlow as SeparableFlow
+    from .flows import SeparablePath as SeparablePath
     from .flows import ShiftedPath as ShiftedPath
+    from .flows import SignSteps as SignSteps
+    from .flows import SmoothedSignDescent as SmoothedSignDescent
+    from .flows import StepCounts as StepCounts
     from .flows import diagonal_descent as diagonal_descent
     from .flows import diagonal_flow as diagonal_flow
     from .flows import factor_flow as factor_flow
     from .flows import gradient_descent as gradient_descent
     from .flows import gradient_flow as gradient_flow
+    from .flows import kl_divergence as kl_divergence
+    from .flows import logistic_descent as logistic_descent
     from .flows import measure as measure
     from .flows import mirror_descent as mirror_descent
     from .flows import mirror_flow as mirror_flow
+    from .flows import optimiser_descent as optimiser_descent
     from .flows import predicted_gap as predicted_gap
     from .flows import quadratic_descent as quadratic_descent
     from .flows import quotient_flow as quotient_flow
+    from .flows import separable_descent as separable_descent
+    from .flows import separable_flow as separable_flow
     from .flows import shifted_descent as shifted_descent
     from .flows import shifted_flow as shifted_flow
+    from .flows import smoothed_sign_descent as smoothed_sign_descent
+    from .flows import smoothness as smoothness
     from .flows import time_constant as time_constant
+    from .limits import Barrier as Barrier
     from .limits import DepthPotential as DepthPotential
+    from .limits import DirectionLaw as DirectionLaw
     from .limits import Face as Face
     from .limits import FaceEntropy as FaceEntropy
     from .limits import HyperbolicEntropy as HyperbolicEntropy
     from .limits import Interpolation as Interpolation
     from .limits import MaxMargin as MaxMargin
     from .limits import MinimumNorm as MinimumNorm
+    from .limits import MixtureRisk as MixtureRisk
     from .limits import ModifiedL1 as ModifiedL1
     from .limits import RelativeEntropy as RelativeEntropy
     from .limits import SquaredNorm as SquaredNorm
+    from .limits import direction_law as direction_law
     from .limits import entropy_on_face as entropy_on_face
     from .limits import margin_ratio as margin_ratio
     from .limits import minimum_norm as minimum_norm
@@ -85,6 +118,7 @@ if TYPE_CHECKING:
     from .limits.spectral_filters import flow_filter as flow_filter
     from .limits.spectral_filters import negative_ridge_filter as negative_ridge_filter
     from .limits.spectral_filters import ridge_filter as ridge_filter
+    from .losses import PolynomialTail as PolynomialTail
     from .models import NeuronFunctions as NeuronFunctions
     from .models import PowerDifference as PowerDifference
     from .models import ProductNeurons as ProductNeurons
@@ -98,7 +132,9 @@ if TYPE_CHECKING:
     from .record import write as write_record  # noqa: F401 - as above
     from .rigorous import ProvenBounds as ProvenBounds
     from .rigorous import prove as prove
+    from .solvers import BarrierPath as BarrierPath
     from .solvers import Solution as Solution
+    from .solvers import barrier_path as barrier_path
     from .solvers import solve as solve
     from .solvers.lasso_path import LassoSolution as LassoSolution
     from .solvers.lasso_path import lasso_path as lasso_path
@@ -217,6 +253,42 @@ _PUBLIC = {
     "sparse_regression": "data:sparse_regression",
     "ShiftedPath": "flows:ShiftedPath",
     "WeightedSquares": "models:WeightedSquares",
+    "ClassificationData": "data:ClassificationData",
+    "load_classification": "data:load_classification",
+    "pushed_gaussians": "data:pushed_gaussians",
+    "sign_gaussians": "data:sign_gaussians",
+    "Mixture": "data:Mixture",
+    "Sample": "data:Sample",
+    "separable_flow": "flows:separable_flow",
+    "SeparableFlow": "flows:SeparableFlow",
+    "SeparableEnding": "flows:SeparableEnding",
+    "separable_descent": "flows:separable_descent",
+    "SeparableDescent": "flows:SeparableDescent",
+    "smoothed_sign_descent": "flows:smoothed_sign_descent",
+    "SmoothedSignDescent": "flows:SmoothedSignDescent",
+    "SignSteps": "flows:SignSteps",
+    "kl_divergence": "flows:kl_divergence",
+    "optimiser_descent": "flows:optimiser_descent",
+    "OptimiserDescent": "flows:OptimiserDescent",
+    "logistic_descent": "flows:logistic_descent",
+    "LogisticDescent": "flows:LogisticDescent",
+    "Barrier": "limits:Barrier",
+    "direction_law": "limits:direction_law",
+    "DirectionLaw": "limits:DirectionLaw",
+    "MixtureRisk": "limits:MixtureRisk",
+    "barrier_path": "solvers:barrier_path",
+    "BarrierPath": "solvers:BarrierPath",
+    "BarrierCertificate": "certificate:BarrierCertificate",
+    "margin_table": "diagnose:margin_table",
+    "MarginTable": "diagnose:MarginTable",
+    "Winner": "diagnose:Winner",
+    "EarlyStoppedLogisticRegression": "estimators:EarlyStoppedLogisticRegression",
+    "PolynomialTail": "losses:PolynomialTail",
+    "SeparablePath": "flows:SeparablePath",
+    "DescentEnding": "flows:DescentEnding",
+    "ExtendedDescent": "flows:ExtendedDescent",
+    "StepCounts": "flows:StepCounts",
+    "smoothness": "flows:smoothness",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

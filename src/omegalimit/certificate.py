@@ -124,3 +124,60 @@ class LeastCertificate:
         if self.slack == 0 and np.isfinite(self.upper):
             return 0.0
         return 2 * self.slack / self.upper if 0 < self.upper < np.inf else float("inf")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class BarrierCertificate:
+    """Bounds `lower <= f* <= upper` on the least value `f*` of a strongly convex barrier over `Z v >= kappa`.
+
+    - `lower`: the dual value at `multipliers`; `upper`: the barrier's value at `point`, infinite where that is not
+      feasible and no multiple of it is.
+    - `slack`: rounding error of either bound, absolute, first order.
+    - `difference`: `upper - lower`, summed from terms none of which is negative, so that it may be far smaller than
+      the rounding error of either bound; `difference_slack`: its own rounding error.
+    - `point`: scaled to least margin `kappa`, shape `(d,)`, with `tail`: `point + tail` is meant, where a double holds
+      too few digits of a coordinate near its bound; `room`: `1 - |point + tail|`.
+    - `scaling`: the factor less one by which the given point was scaled; `infeasibility`: of the point as given, by
+      how much its least margin falls short of `kappa`, as a share of `kappa` (0 when feasible).
+    - `multipliers`: shape `(n,)`, not negative; `n_clipped`: how many were, and were set to zero.
+    - `stationarity`: the largest `|v_j - w_j|`, `w` the primal point of the multipliers, as a share of the largest
+      `|v_j|`; `complementarity`: `sum_i lambda_i (z_i.v - kappa)` as a share of `upper`.
+    - `support`: rows with `lambda_i > 0` that exceed the margin by no more than their multiplier holds of it. A reading
+      of the pair, not a proof.
+    - `multipliers_given`: false when they were found here from the point, which loses accuracy.
+    """
+
+    lower: float
+    upper: float
+    slack: float
+    difference: float
+    difference_slack: float
+    point: Float[np.ndarray, " d"]
+    tail: Float[np.ndarray, " d"]
+    room: Float[np.ndarray, " d"]
+    scaling: float
+    infeasibility: float
+    multipliers: Float[np.ndarray, " n"]
+    n_clipped: int
+    stationarity: float
+    complementarity: float
+    support: Int[np.ndarray, " S"]
+    multipliers_given: bool
+
+    @property
+    def gap(self) -> float:
+        """`difference / upper`: zero if and only if the pair is optimal; `inf` where `upper` is no bound."""
+        return self.difference / self.upper if 0 < self.upper < np.inf else float("inf")
+
+    @property
+    def relative_slack(self) -> float:
+        """Rounding error of `gap`; `inf` where `upper` is no bound."""
+        return self.difference_slack / self.upper if 0 < self.upper < np.inf else float("inf")
+
+    @property
+    def distance(self) -> float:
+        """A bound on `|v - v*|_2`, of the point and of the multipliers' own alike: `sqrt(2 (upper - lower))`.
+
+        The barrier's second derivative is at least one everywhere. `inf` where `upper` is no bound.
+        """
+        return float(np.sqrt(2 * (self.difference + self.difference_slack)))

@@ -1,5 +1,9 @@
 """Data: generators with a seed, digits that ship with scikit-learn, and the user's own files."""
 
+from .classification import ClassificationData as ClassificationData
+from .classification_files import load_classification as load_classification
+from .classification_generators import pushed_gaussians as pushed_gaussians
+from .classification_generators import sign_gaussians as sign_gaussians
 from .digits import digit_tokens as digit_tokens
 from .files import load_tokens as load_tokens
 from .files import load_weights as load_weights
@@ -19,6 +23,8 @@ from .measurements import DenseMeasurements as DenseMeasurements
 from .measurements import EntryMeasurements as EntryMeasurements
 from .measurements import Measurements as Measurements
 from .measurements import RankOneMeasurements as RankOneMeasurements
+from .mixture import Mixture as Mixture
+from .mixture import Sample as Sample
 from .point_files import PointData as PointData
 from .point_files import check_writable as check_writable
 from .point_files import load_point as load_point

@@ -2,35 +2,29 @@
 
 The separator is found, not asked for: comma, semicolon, tab, bar or blanks, whichever cuts the lines into equally many
 fields with the most numbers in them. Nothing is guessed about a value: a field is a decimal number in ASCII, or the
-file is refused with the line and the column. `float` alone would read `1_000`, `nan`, `inf` and `1e400`.
+file is refused with the line and the column. `float` alone would read `1_000`, `nan`, `inf` and `1e400`. A column that
+is asked for as labels may hold anything but gaps.
 """
 
 import csv
 import dataclasses
 import io
 import re
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from ._rows import check_unique, listed, shown
 from .files import _Refused
-from .regression import check_unique, listed, shown
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]+(?:[. ][0-9]{3})*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none", "missing", "?", "-", "--", "."}
+_NO_LABEL = _MISSING - {"none", "-", "--", "."}  # `+` and `-`, or `none` and `some`, are classes
 _TINY = re.compile(r"[eE]-[0-9]{3}|0{300}")  # without one of these in the text, no number can underflow to zero
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Table:
-    """Columns of numbers with their names: `values` is `(n, w)`, with a name in `names` for each of the `w`."""
-
-    names: tuple[str, ...]
-    values: Float[np.ndarray, "n w"]
-    notes: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +35,43 @@ class _Record:
     fields: list[str]
 
 
-def read_separated(content: bytes, *, header: bool | None) -> Table:
+@dataclasses.dataclass(frozen=True)
+class TextTable:
+    """A table that is read as text: `names` of its columns, what was done in `notes`; values when they are asked for.
+
+    Both ways of asking raise `_Refused` for a value that is not what is asked for, with its line and column.
+    """
+
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+    _records: list[_Record]
+    _text: str
+
+    def numbers(self, columns: list[int]) -> tuple[Float[np.ndarray, "n w"], list[str]]:
+        """These columns as doubles, shape `(n, w)`, and sentences on what that did to them."""
+        records = self._records
+        if columns != list(range(len(self.names))):
+            records = [_Record(record.line, [record.fields[j] for j in columns]) for record in records]
+        return _values([self.names[j] for j in columns], records, self._text)
+
+    def labels(self, column: int) -> list[Any]:
+        """A column of any values: numbers where all of them are numbers, else text."""
+        fields = [record.fields[column] for record in self._records]
+        gaps = [i for i, field in enumerate(fields) if field.lower() in _NO_LABEL]
+        if gaps:
+            place = f"line {self._records[gaps[0]].line}, column `{shown(self.names[column])}`: "
+            raise _Refused(missing(place, _gap(fields[gaps[0]]), len(gaps)))
+        return [float(field) for field in fields] if all(map(_is_number, fields)) else fields
+
+
+def read_separated(content: bytes, *, header: bool | None, labels: bool = False) -> TextTable:
     """The table in separated text. `header`: whether the first line holds names; `None`: see for yourself.
 
     The first line holds names unless every field of it is a number, or where it counts the columns from 0 and some
     column below it has a decimal point in every field. Lines that start with `#` above the first row are
     skipped; the last of them gives the names when it has as many fields and the first row is all numbers, which is how
-    `numpy.savetxt` writes them. Raises `_Refused`.
+    `numpy.savetxt` writes them. With `labels`, some column may be text: the first line is a row, too, where everything
+    in it that is no number occurs again below, in the same column. Raises `_Refused`.
     """
     text = _decoded(content)
     comments, text, first_line, separator = _preamble(text)
@@ -70,7 +94,9 @@ def read_separated(content: bytes, *, header: bool | None) -> Table:
     else:
         if comments:
             notes.append(f"lines of comments above the rows were skipped: {len(comments)}.")
-        if _first_holds_names(records[0]) if header is None else header:
+        if header is None:
+            header = not (labels and _repeats_below(records)) and _first_holds_names(records[0])
+        if header:
             names, records = records[0].fields, records[1:]
         else:
             names = [f"x{j}" for j in range(1, width + 1)]
@@ -79,8 +105,7 @@ def read_separated(content: bytes, *, header: bool | None) -> Table:
     if not records:
         raise _Refused(f"there are names ({listed(names)}) and no rows below them.")
     names, records, note = _without_counter(names, records)
-    values, rounded = _values(names, records, text)
-    return Table(names=tuple(names), values=values, notes=(*notes, *note, *rounded))
+    return TextTable(tuple(names), (*notes, *note), records, text)
 
 
 def _decoded(content: bytes) -> str:
@@ -215,6 +240,14 @@ def _counts_columns(records: list[_Record]) -> bool:
     )
 
 
+def _repeats_below(records: list[_Record]) -> bool:
+    """Whether the first line has numbers, and all else in it stands below too: names do not, values of a class do."""
+    texts = {j: field for j, field in enumerate(records[0].fields) if not _is_number(field)}
+    if not texts or len(texts) == len(records[0].fields):
+        return False
+    return all(any(record.fields[j] == field for record in records[1:]) for j, field in texts.items())
+
+
 def _first_holds_names(first: _Record) -> bool:
     # A line of numbers, gaps and decimal commas is a row; what is wrong with it is told later.
     if all(_is_number(f) or _COMMA.fullmatch(f) or (f and f.lower() in _MISSING) for f in first.fields):
@@ -292,7 +325,7 @@ def _refuse_first(names: list[str], records: list[_Record]) -> None:
             place = f"line {record.line}, column `{shown(name)}`: "
             if field.lower() in _MISSING:
                 n_missing = sum(f.lower() in _MISSING for r in records for f in r.fields)
-                raise _Refused(missing(place, shown(repr(field)) if field else "nothing between separators", n_missing))
+                raise _Refused(missing(place, _gap(field), n_missing))
             if _INFINITE.fullmatch(field):
                 raise _Refused(f"{place}the value is infinite ({shown(field)}); every value must be finite.")
             if _is_number(field):
@@ -300,6 +333,10 @@ def _refuse_first(names: list[str], records: list[_Record]) -> None:
             if _COMMA.fullmatch(field):
                 raise _Refused(f"{place}{shown(field)!r} has a decimal comma; write numbers with a decimal point.")
             raise _Refused(f"{place}{no_text(shown(repr(field)))}")
+
+
+def _gap(field: str) -> str:
+    return shown(repr(field)) if field else "nothing between separators"
 
 
 def missing(place: str, what: str, n_missing: int) -> str:

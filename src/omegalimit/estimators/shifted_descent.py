@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..solvers.shift_selection import choose_shift, fit_shift
-
-_MAX_SEED = 2**31 - 1
+from ._dealt_rows import Split, folds, hold_out_part, of_these
+from ._row_weights import row_weights
 
 
 class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
@@ -28,8 +27,9 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
       shift is that of all rows, and `nu n/n_k` on a fold that trains on `n_k` of n. `"holdout"`: on one part of the
       rows; the fit is that on the others, so that the bounds hold for it. `None`: `nu` and `t` are one number each,
       and by default the ridgeless fit.
-    - `cv`: for `"cv"`: a number of folds, shuffled (at most one a row), or what scikit-learn takes as `cv`.
-    - `holdout_fraction`: for `"holdout"`: the share of the rows held out.
+    - `cv`: for `"cv"`: a number of folds, dealt at random (at most one a row), or what scikit-learn takes as `cv`.
+    - `holdout_fraction`: for `"holdout"`: the share of the rows held out. In this deal and in that of the folds equal
+      rows stay together, so that a row of weight k counts as k rows do.
     - `fit_intercept`: whether to take the means of the rows away, and `y`'s.
     - `alpha`: the bounds of a hold-out fail with at most this probability.
     - `random_state`: of the folds or of the rows held out.
@@ -67,26 +67,26 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
         self.alpha = alpha
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "ShiftedDescentRegressor":
-        """Fit to `X`, shape `(n, d)`, and `y`, shape `(n,)`; returns itself."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ShiftedDescentRegressor":
+        """Fit to `X`, shape `(n, d)`, and `y`, shape `(n,)`; returns itself.
+
+        `sample_weight`: not negative, `(n,)`: `S = X'CX / sum c`, with weighted means and errors. A row of weight k
+        counts as k rows, and one of zero as none; for the bounds every row counts once (`n_effective` of the choice).
+        """
         if self.selection not in ("cv", "holdout", None):
             raise ValueError(f"`selection` must be 'cv', 'holdout' or None; got {self.selection!r}.")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise ValueError(f"`fit_intercept` must be True or False; got {self.fit_intercept!r}.")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
-        intercept = bool(self.fit_intercept)
+        kept, weights = row_weights(sample_weight, len(y), least=2)
+        options: dict[str, Any] = {"intercept": bool(self.fit_intercept), "weights": weights}
         if self.selection is None:
             nu, t = 0.0 if self.nu is None else self.nu, np.inf if self.t is None else self.t
-            self.choice_, fitted = None, fit_shift(X, y, nu=nu, t=t, intercept=intercept)
+            self.choice_, fitted = None, fit_shift(X[kept], y[kept], nu=nu, t=t, **options)
         else:
-            options = {"nu": self.nu, "t": self.t, "intercept": intercept, "alpha": self.alpha}
-            if self.selection == "cv":
-                options |= {"splits": self._splits(X, y), "refit": True}
-            else:
-                seed = check_random_state(self.random_state).randint(_MAX_SEED)
-                options |= {"hold_out": self._fraction(), "seed": seed}
-            self.choice_ = choose_shift(X, y, **options)
+            options |= {"nu": self.nu, "t": self.t, "alpha": self.alpha, "refit": self.selection == "cv"}
+            self.choice_ = choose_shift(X[kept], y[kept], splits=self._splits(X, y, kept), **options)
             fitted = self.choice_.fit
         choice = self.choice_
         self.coef_, self.intercept_ = fitted.coef, fitted.intercept
@@ -115,11 +115,11 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
             )
         return float(share)
 
-    def _splits(self, X: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        cv: Any = self.cv
-        if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-            if cv < 2:
-                raise ValueError(f"`cv` must be at least 2 folds; got {cv}.")
-            cv = KFold(min(int(cv), len(y)), shuffle=True, random_state=self.random_state)
-        folds: Any = check_cv(cv)
-        return list(folds.split(X, y))
+    def _splits(self, X: np.ndarray, y: np.ndarray, kept: np.ndarray) -> list[Split]:
+        """Training rows and rows held out, as places among the rows that are kept."""
+        generator = check_random_state(self.random_state)
+        if self.selection == "holdout":
+            return hold_out_part(X[kept], y[kept], self._fraction(), generator, classes=False)
+        if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
+            return folds(self.cv, X[kept], y[kept], generator, classes=False)
+        return of_these(folds(self.cv, X, y, generator, classes=False), kept, len(y))

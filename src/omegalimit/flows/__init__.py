@@ -1,5 +1,8 @@
 """How a problem is trained: one dynamics a file."""
 
+from ._extended_descent import ExtendedDescent as ExtendedDescent
+from ._extended_descent import StepCounts as StepCounts
+from ._margin_smoothness import smoothness as smoothness
 from ._polish import Polished as Polished
 from ._quadratic_mirror_descent import MirrorDescent as MirrorDescent
 from ._quadratic_mirror_descent import mirror_descent as mirror_descent
@@ -8,6 +11,7 @@ from ._quadratic_result import QuadraticEnding as QuadraticEnding
 from ._quadratic_result import QuadraticPlateau as QuadraticPlateau
 from ._quadratic_result import QuadraticResult as QuadraticResult
 from ._quadratic_result import Rate as Rate
+from ._separable_path import SeparablePath as SeparablePath
 from ._state import Arrival as Arrival
 from ._state import measure as measure
 from .diagonal_descent import DiagonalDescent as DiagonalDescent
@@ -22,13 +26,27 @@ from .gradient_descent import gradient_descent as gradient_descent
 from .gradient_flow import FlowResult as FlowResult
 from .gradient_flow import Plateau as Plateau
 from .gradient_flow import gradient_flow as gradient_flow
+from .logistic_descent import LogisticDescent as LogisticDescent
+from .logistic_descent import logistic_descent as logistic_descent
+from .optimiser_descent import OptimiserDescent as OptimiserDescent
+from .optimiser_descent import optimiser_descent as optimiser_descent
 from .quadratic_descent import QuadraticDescent as QuadraticDescent
 from .quadratic_descent import quadratic_descent as quadratic_descent
 from .quadratic_flow import factor_flow as factor_flow
 from .quadratic_flow import mirror_flow as mirror_flow
 from .quadratic_flow import quotient_flow as quotient_flow
+from .separable_descent import DescentEnding as DescentEnding
+from .separable_descent import SeparableDescent as SeparableDescent
+from .separable_descent import separable_descent as separable_descent
+from .separable_flow import SeparableEnding as SeparableEnding
+from .separable_flow import SeparableFlow as SeparableFlow
+from .separable_flow import separable_flow as separable_flow
 from .shifted_descent import ShiftedPath as ShiftedPath
 from .shifted_descent import shifted_descent as shifted_descent
 from .shifted_descent import shifted_flow as shifted_flow
+from .smoothed_sign_descent import SignSteps as SignSteps
+from .smoothed_sign_descent import SmoothedSignDescent as SmoothedSignDescent
+from .smoothed_sign_descent import kl_divergence as kl_divergence
+from .smoothed_sign_descent import smoothed_sign_descent as smoothed_sign_descent
 from .time_law import predicted_gap as predicted_gap
 from .time_law import time_constant as time_constant

@@ -2,5 +2,6 @@
 
 from ._solution import Solution
 from ._solve import solve
+from .barrier_path import BarrierPath, barrier_path
 
-__all__ = ["Solution", "solve"]
+__all__ = ["BarrierPath", "Solution", "barrier_path", "solve"]

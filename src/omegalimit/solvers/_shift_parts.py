@@ -2,7 +2,8 @@
 
 `X` and `y` are divided by powers of two, which rounds nothing, so that no square of theirs leaves the range of doubles
 and no digit depends on units. With more columns than rows `X = R'Q'` with Q of n orthonormal columns, once for all
-folds, which then work on n numbers a row instead of d.
+folds, which then work on n numbers a row instead of d. Weights `c` make means, `S = X'CX / sum c` and errors weighted;
+a row of weight k is as k rows.
 """
 
 import dataclasses
@@ -24,12 +25,13 @@ _EPS = float(np.finfo(float).eps)
 class ShiftedFit:
     """Negative-shifted descent with one shift and one time, on `n` rows.
 
-    - `nu`, `t`: the shift and the stopping time (may be infinite), in units of `S = X'X/n` and of its inverse.
+    - `nu`, `t`: the shift and the stopping time (may be infinite), in units of `S = X'CX / sum c` and of its inverse.
     - `coef`: coefficients, shape (d,); `intercept`: `ybar - xbar'coef`, or 0 without one.
     - `eigenvalues`: of `S` on the rows that were fitted, resolved ones only, descending, shape (r,); `filter`: what is
       made of the ridgeless coefficient on each, (r,).
     - `ridgeless`: coefficients of the least-norm least-squares fit on the same rows, (d,).
-    - `n`: rows fitted; `unresolved`: eigenvalues at the level of rounding, whose directions were left out.
+    - `n`: rows fitted (each counts once, however heavy); `unresolved`: eigenvalues at the level of rounding, whose
+      directions were left out.
     """
 
     nu: float
@@ -44,9 +46,12 @@ class ShiftedFit:
 
 
 class ScaledRows:
-    """`X` and `y` divided by powers of two, so that their largest entries lie in [1, 2); columns merged when d > n."""
+    """`X` and `y` divided by powers of two, so that their largest entries lie in [1, 2); columns merged when d > n.
 
-    def __init__(self, X: ArrayLike, y: ArrayLike, *, intercept: bool):
+    `c`: the weights over the largest of them; ones without any.
+    """
+
+    def __init__(self, X: ArrayLike, y: ArrayLike, *, intercept: bool, weights: ArrayLike | None = None):
         X, y = to_float64(X, "X")[0], to_float64(y, "y")[0]
         check_ndim(X, "X", axes="n, d")
         check_ndim(y, "y", axes="n")
@@ -56,6 +61,7 @@ class ScaledRows:
         self.n, self.d = X.shape
         if self.n < 2 or self.d < 1:
             raise ValueError(f"`X` has shape {X.shape}; there must be two rows and a column at least.")
+        self.c = np.ones(self.n) if weights is None else _weights(weights, X)
         self.intercept = intercept
         self.x_power, self.y_power = _power(X), _power(y)
         self.X, self.y = np.ldexp(X, -self.x_power), np.ldexp(y, -self.y_power)
@@ -74,6 +80,10 @@ class ScaledRows:
                 "squares of `y` leave the range of doubles, and mean squared errors with them; divide `y` by its "
                 "largest entry."
             )
+
+    def weight(self, rows: np.ndarray) -> float:
+        """How much these rows count, in units of the heaviest row: their number, when all are alike."""
+        return float(self.c[rows].sum())
 
     def part(self, rows: np.ndarray) -> "Part":
         return Part(self, rows)
@@ -128,40 +138,55 @@ def moved(value, power: int, what: str):
     return there
 
 
+def _weights(weights: ArrayLike, X: np.ndarray) -> Float[np.ndarray, " n"]:
+    c = to_float64(weights, "weights")[0]
+    check_ndim(c, "weights", axes="n")
+    check_same_length(X, c, ("X", "weights"), axes=(0, 0), what="rows")
+    check_finite(c, "weights")
+    bad = np.flatnonzero(c <= 0)
+    if bad.size:
+        raise ValueError(
+            f"`weights[{bad[0]}]` is {c[bad[0]]:g}; every weight must be positive: leave out rows that do not count."
+        )
+    return c / c.max()  # a sum of large weights would leave the range of doubles
+
+
 class Part:
     """The decomposition of some rows: `m` eigenvalues, descending, `c` the ridgeless coefficients along `V`."""
 
     def __init__(self, data: ScaledRows, rows: np.ndarray):
-        self.data, self.n = data, rows.size
-        X, y = data.X[rows], data.y[rows]
-        self.x_mean = X.mean(axis=0) if data.intercept else np.zeros(X.shape[1])
-        self.y_mean = float(y.mean()) if data.intercept else 0.0
+        self.data, self.n, self.weight = data, rows.size, data.weight(rows)
+        X, y, c = data.X[rows], data.y[rows], data.c[rows]
+        self.x_mean = c @ X / self.weight if data.intercept else np.zeros(X.shape[1])
+        self.y_mean = float(c @ y) / self.weight if data.intercept else 0.0
         X, residual = X - self.x_mean, y - self.y_mean
         if np.abs(residual).max() <= self.n * _EPS * np.abs(y).max():
             residual = np.zeros_like(residual)  # a constant y, and what rounding left of it
-        U, s, V = _decomposed(X)
+        root = np.sqrt(c)
+        U, s, V = _decomposed(root[:, None] * X)
         # What centring took away sets the rounding of what it left.
-        size = max(float(s.max(initial=0.0)), math.sqrt(self.n) * float(np.linalg.norm(self.x_mean)))
+        size = max(float(s.max(initial=0.0)), math.sqrt(self.weight) * float(np.linalg.norm(self.x_mean)))
         kept = s > max(self.n, data.d) * _EPS * size
-        m = (s / math.sqrt(self.n)) ** 2
+        m = (s / math.sqrt(self.weight)) ** 2
         reached = min(self.n - data.intercept, data.d)  # beyond, the zeros are of the shape and not of the data
         self.m, self.unresolved = m[kept], m[:reached][~kept[:reached]]
         s, self.V = s[kept], V[kept]
-        self.c = (U[:, kept].T @ residual) / s
+        self.c = (U[:, kept].T @ (root * residual)) / s
 
     def errors(self, judge: np.ndarray, nus: np.ndarray, ts: np.ndarray) -> tuple[Float[np.ndarray, "a b"], float]:
         """Mean square error of every pair on these rows, and that of the ridgeless fit."""
-        modes = ((self.data.X[judge] - self.x_mean) @ self.V.T) * self.c
-        wanted = self.data.y[judge] - self.y_mean
+        root, weight = np.sqrt(self.data.c[judge]), self.data.weight(judge)
+        modes = ((self.data.X[judge] - self.x_mean) @ self.V.T) * self.c * root[:, None]
+        wanted = (self.data.y[judge] - self.y_mean) * root
         errors = np.empty(nus.size * ts.size)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, f in flow_blocks(self.m, nus[:, None], ts[None, :]):
                 # Where a filter is infinite so is the estimator, even if these rows do not see it.
                 off = f @ modes.T - wanted
-                errors[rows] = np.einsum("pj,pj->p", off, off) / judge.size
+                errors[rows] = np.einsum("pj,pj->p", off, off) / weight
                 errors[rows][~np.isfinite(f).all(axis=1)] = math.inf
         errors[~np.isfinite(errors)] = math.inf
-        return errors.reshape(nus.size, ts.size), float(np.mean((modes.sum(axis=1) - wanted) ** 2))
+        return errors.reshape(nus.size, ts.size), float(np.sum((modes.sum(axis=1) - wanted) ** 2) / weight)
 
     def fit(self, nu: float, t: float) -> ShiftedFit:
         f = flow_filter(self.m, nu, t)

@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse
 
 from .._threads import one_blas_thread
-from ..certificate import Certificate, LeastCertificate
+from ..certificate import BarrierCertificate, Certificate, LeastCertificate
 from ..limits import Interpolation, MaxMargin
+from ..limits.barrier import Barrier
 from ..limits.constraints import Factors, Matrices, Rows
 from ..limits.judgement import OPEN, judge
+from ._barrier import MARGIN_TOL, least_barrier
 from ._candidate import Candidate, balanced, best_intercept
 from ._farkas import opposite, reduced
 from ._interpolate import interpolate
@@ -37,8 +39,10 @@ _METHODS = {
 def solve(limit: MaxMargin, tol: float = ..., *, polish: bool = ...) -> Solution[Certificate]: ...
 @overload
 def solve(limit: Interpolation, tol: float = ..., *, polish: bool = ...) -> Solution[LeastCertificate]: ...
-def solve(limit: MaxMargin | Interpolation, tol: float = 1e-8, *, polish: bool = True) -> Solution:
-    """The maximum margin, or the least interpolant, that `limit` asks for, certified from both sides.
+@overload
+def solve(limit: Barrier, tol: float = ..., *, polish: bool = ...) -> Solution[BarrierCertificate]: ...
+def solve(limit: MaxMargin | Interpolation | Barrier, tol: float = 1e-8, *, polish: bool = True) -> Solution:
+    """The maximum margin, the least interpolant or the least barrier that `limit` asks for, certified from both sides.
 
     - `tol`: the relative gap `(upper - lower) / upper` that counts as optimal. Rounding sets a floor of about
       `1e-16 max |A_k| / gamma*`; see `relative_slack` of the certificate.
@@ -50,21 +54,24 @@ def solve(limit: MaxMargin | Interpolation, tol: float = 1e-8, *, polish: bool =
     interior point over second-order cones; nuclear and spectral: interior point with as many unknowns as constraints.
     Separability is settled by a point of positive margin, or else by the least-norm point, which is then the Farkas
     combination; that step does not depend on the norm. Interpolation: linear program with lazy columns (modified l1),
-    Newton's method on the smooth dual by continuation in the starting scale (all others).
+    Newton's method on the smooth dual by continuation in the starting scale (all others). Barrier: the l-infinity
+    margin first, which says whether there is a solution; then interior point, and Newton on the active rows.
 
     The status is `"optimal"` only if the recomputed gap is at most `tol`, and its rounding error at most `tol` or 1e-8,
-    whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for what is neither limit.
+    whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for another limit.
 
     The sources of the methods stand in their files.
     """
-    if not isinstance(limit, (MaxMargin, Interpolation)):
-        raise TypeError(f"`limit` must be a MaxMargin or an Interpolation; got {type(limit).__name__}.")
+    if not isinstance(limit, (MaxMargin, Interpolation, Barrier)):
+        raise TypeError(f"`limit` must be a MaxMargin, an Interpolation or a Barrier; got {type(limit).__name__}.")
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.integer, np.floating)):
         raise TypeError(f"`tol` must be a number; got {tol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol}.")
     if isinstance(limit, Interpolation):
         return interpolate(limit, tol=tol, polish=polish)
+    if isinstance(limit, Barrier):
+        return least_barrier(limit, solve(MaxMargin("linf", rows=limit.Z), MARGIN_TOL), tol=tol, polish=polish)
     start = time.process_time()
     with one_blas_thread():
         best, n_iterations = _search(limit.plain(), tol, polish)

@@ -11,7 +11,8 @@ product for a whole grid, where a loop would fit each pair again.
 `unresolved` lists what they came to. More columns than rows leave no data at all in the others: those are not listed.
 
 **Folds.** The floor `tr(Sigma_T)/n` that the shift cancels falls like 1/n, and so does the best penalty of ridge. A
-shift `nu` for all n rows is therefore `nu n/n_k` on a fold that trains on `n_k` of them; times stay. Derived here.
+shift `nu` for all n rows is therefore `nu n/n_k` on a fold that trains on `n_k` of them (in weight); times stay.
+Derived here.
 
 **What the choice promises.** One part held out, `h` rows, `M` candidates, Gaussian residuals: h times the mean square
 over its expectation is chi-square up to a shift of the mean, and Laurent and Massart's lower tail for all M at once
@@ -22,6 +23,11 @@ gives, with probability at least 1 - alpha, `x = log(M/alpha)`,
 for `h > 4x`. Residuals whose mean is not zero keep it: with `delta = (mean/sd)^2` the noncentral tail (Birge) is
 `h (1 + delta) - 2 sqrt(h (1 + 2 delta) x)`, and `1 + 2 delta <= (1 + delta)^2`. Derived here; `hold_out_factor`
 compares with the best candidate. Folds that take turns have no such bound.
+
+**Weights.** `S = X'CX / sum c`, means and errors weighted; a row of weight k is as k rows, but not in the bounds, where
+rows must be independent and so each counts once. With `a = c / sum c` the tails are `2 |a|_2 sqrt(x)` below and
+`2 |a|_2 sqrt(x) + 2 |a|_inf x` above (Laurent and Massart's lemma is for weighted sums), and `|a|_2^2 <= |a|_inf`: the
+bounds stand with `h = 1 / |a|_inf`, the weight of the rows held out over the largest among them.
 """
 
 import dataclasses
@@ -52,7 +58,8 @@ class ShiftChoice:
       (a, b); infinite where an estimator is, on some training rows or on those of the final fit (an endpoint with a
       shift above the smallest eigenvalue).
     - `ridgeless_error`: that of the least-norm fit on the same rows.
-    - `n_held_out`: rows on which the errors were taken; `n_folds`: how many parts took turns; `refitted`: whether the
+    - `n_held_out`: rows on which the errors were taken; `n_effective`: their weight over the largest among them,
+      rounded down, which is how many the bounds count; `n_folds`: how many parts took turns; `refitted`: whether the
       fit is on all rows, those held out among them: then no bound holds for it.
     - `alpha`: the bounds fail with at most this probability.
     """
@@ -64,6 +71,7 @@ class ShiftChoice:
     index: tuple[int, int]
     ridgeless_error: float
     n_held_out: int
+    n_effective: int
     n_folds: int
     refitted: bool
     alpha: float
@@ -88,13 +96,13 @@ class ShiftChoice:
         """Upper bound on the mean square error on new rows; `inf` for too few rows held out, `None` when refitted."""
         if self.refitted:
             return None
-        root = 2 * math.sqrt(math.log(self.errors.size / self.alpha) / self.n_held_out)
+        root = 2 * math.sqrt(math.log(self.errors.size / self.alpha) / self.n_effective)
         return self.error / (1 - root) if root < 1 else math.inf
 
     @property
     def oracle_factor(self) -> float | None:
         """At most so many times the best candidate's mean square error; `inf` for too few rows, `None` if refitted."""
-        return None if self.refitted else hold_out_factor(self.errors.size, self.n_held_out, self.alpha)
+        return None if self.refitted else hold_out_factor(self.errors.size, self.n_effective, self.alpha)
 
 
 def choose_shift(
@@ -109,6 +117,7 @@ def choose_shift(
     seed: int = 0,
     intercept: bool = True,
     alpha: float = 0.05,
+    weights: ArrayLike | None = None,
 ) -> ShiftChoice:
     """The pair of a grid of shifts and stopping times with the least error on rows held out.
 
@@ -121,15 +130,17 @@ def choose_shift(
     - `refit`: whether the chosen pair is fitted again on all rows, which leaves no bound for its error. `None`: when
       there are several splits.
     - `intercept`: take the means of the training rows away first.
+    - `weights`: positive, (n,), how much each row counts; `None`: all alike.
 
     Nothing depends on units: `X` times a number divides `t` by its square and multiplies `nu` by it. Errors that are
     equal to rounding go to the smaller shift, then to the later time: to the ridgeless side. The decompositions run on
     one thread, so that the choice does not depend on how many there are.
 
-    Raises `ValueError` for shapes that do not fit, entries that are not finite, values whose squares, or coefficients
-    that, leave the range of doubles, empty parts, and shifts, times, `hold_out` or `alpha` out of range.
+    Raises `ValueError` for shapes that do not fit, entries that are not finite, weights that are not positive, values
+    whose squares, or coefficients that, leave the range of doubles, empty parts, and shifts, times, `hold_out` or
+    `alpha` out of range.
     """
-    data = ScaledRows(X, y, intercept=intercept)
+    data = ScaledRows(X, y, intercept=intercept, weights=weights)
     if not 0 < _number(alpha, "alpha") < 1:
         raise ValueError(f"`alpha` must lie between 0 and 1, both excluded; got {alpha!r}.")
     parts = (
@@ -149,16 +160,18 @@ def choose_shift(
     with one_blas_thread():
         final = data.part(np.arange(data.n) if refit else parts[0][0])
         nus, ts = _grid(nu, t, final, data)
-        total, ridgeless, n_judged = np.zeros((nus.size, ts.size)), 0.0, 0
+        total, ridgeless, n_judged, weight, heaviest = np.zeros((nus.size, ts.size)), 0.0, 0, 0.0, 0.0
         for train, judge in parts:
             part = data.part(train) if refit else final
             # `nu n / n_k`, see the head of this page; without a fit on all rows, the shift is that of the part's own.
-            errors, least_norm = part.errors(judge, nus * (final.n / part.n), ts)
+            errors, least_norm = part.errors(judge, nus * (final.weight / part.weight), ts)
             with np.errstate(over="ignore"):
-                total += errors * judge.size
-            ridgeless += least_norm * judge.size
+                total += errors * data.weight(judge)
+            ridgeless += least_norm * data.weight(judge)
             n_judged += judge.size
-        errors = total / n_judged
+            weight += data.weight(judge)
+            heaviest = max(heaviest, float(data.c[judge].max()))
+        errors = total / weight
         while np.isfinite(errors).any():
             index = _least(errors, data.rounding)
             fit = final.fit(float(nus[index[0]]), float(ts[index[1]]))
@@ -176,20 +189,23 @@ def choose_shift(
         ts=data.time_in_units(ts),
         errors=data.square_in_units(errors),
         index=index,
-        ridgeless_error=float(data.square_in_units(np.array(ridgeless / n_judged))),
+        ridgeless_error=float(data.square_in_units(np.array(ridgeless / weight))),
         n_held_out=n_judged,
+        n_effective=math.floor(weight / heaviest),
         n_folds=len(parts),
         refitted=bool(refit),
         alpha=float(alpha),
     )
 
 
-def fit_shift(X: ArrayLike, y: ArrayLike, *, nu: float, t: float, intercept: bool = True) -> ShiftedFit:
+def fit_shift(
+    X: ArrayLike, y: ArrayLike, *, nu: float, t: float, intercept: bool = True, weights: ArrayLike | None = None
+) -> ShiftedFit:
     """The estimator with this shift and this time on all rows. Raises `ValueError` as `choose_shift` does.
 
     Also for an endpoint that does not exist: `t` infinite with `nu` at or above the smallest resolved eigenvalue.
     """
-    data = ScaledRows(X, y, intercept=intercept)
+    data = ScaledRows(X, y, intercept=intercept, weights=weights)
     with one_blas_thread():
         part = data.part(np.arange(data.n))
         nus, ts = _grid(nu, t, part, data)

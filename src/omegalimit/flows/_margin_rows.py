@@ -1,0 +1,137 @@
+"""The rows of a linear margin loss `L(w) = sum_i c_i l(z_i'w)` in units of their own; its slopes as NumPy functions.
+
+Rows over a power of two, so that the longest has a length in [1/2, 1): nothing over- or underflows, and the digits are
+those of the data. With `Z = 2^e Z^`, `w = 2^-e w^` and `t = 2^-2e t^` margins, loss and angles are the same, and
+`dw/dt = -grad L` becomes `dw^/dt^ = sum_i c_i (-l'(m_i)) z^_i`.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import check_finite, check_ndim, check_same_length, shape_text, to_float64
+from .._numerics import double_precision
+from ..losses import AbstractLoss, as_loss
+
+EPS = float(np.finfo(float).eps)
+LOG_2 = math.log(2.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class MarginRows:
+    """What is trained, in units of its own.
+
+    - `Z`: shape (n, d), the rows over `2^exponent`; `log_c`: log of the weights, shape (n,); `loss`.
+    """
+
+    Z: Float[np.ndarray, "n d"]
+    exponent: int
+    log_c: Float[np.ndarray, " n"]
+    loss: AbstractLoss
+
+    @functools.cached_property
+    def lengths(self) -> Float[np.ndarray, " n"]:
+        """Lengths of the rows, at most 1."""
+        return np.linalg.norm(self.Z, axis=1)
+
+    def to_units(self, w: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
+        """Weights in the units of these rows."""
+        with np.errstate(over="ignore"):
+            return np.ldexp(w, self.exponent)
+
+    def from_units(self, w: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Weights in the user's units; infinite where they overflow."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(w, -self.exponent)
+
+    @functools.cached_property
+    def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return _compiled(self.loss)
+
+    def log_slopes(self, m: Float[np.ndarray, "..."]) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+        """`log(-l'(m))` and its derivative in m, both with the shape of `m`."""
+        with double_precision():
+            slope, bend = self._functions[0](m)
+            return np.asarray(slope), np.asarray(bend)
+
+    def log_values(self, m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """`log l(m)`, shape of `m`."""
+        with double_precision():
+            return np.asarray(self._functions[1](m))
+
+    @property
+    def log_unit_time(self) -> float:
+        """`log(t / t^)`."""
+        return -2 * self.exponent * LOG_2
+
+
+def checked_rows(Z: Any, weights: Any, loss: str | AbstractLoss) -> MarginRows:
+    """The user's rows, weights (1/n each when `None`) and loss. Raises `ValueError` or `TypeError` for bad input."""
+    found = as_loss(loss)
+    rows, _ = to_float64(Z, "Z")
+    check_ndim(rows, "Z", axes="n, d")
+    if rows.size == 0:
+        raise ValueError(f"`Z` must have at least one row and one column; its shape is {shape_text(rows.shape)}.")
+    check_finite(rows, "Z")
+    largest = float(np.abs(rows).max())
+    if largest == 0:
+        raise ValueError("`Z` is zero: no margin depends on the weights, and nothing moves.")
+    first = math.frexp(largest)[1]
+    e = first + math.frexp(float(np.linalg.norm(np.ldexp(rows, -first), axis=1).max()))[1]
+    return MarginRows(Z=np.ldexp(rows, -e), exponent=e, log_c=_log_weights(weights, rows), loss=found)
+
+
+def _log_weights(weights: Any, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    if weights is None:
+        return np.full(len(rows), -math.log(len(rows)))
+    c, _ = to_float64(weights, "weights")
+    check_ndim(c, "weights", axes="n")
+    check_same_length(rows, c, ("Z", "weights"), axes=(0, 0), what="rows")
+    check_finite(c, "weights")
+    if not (c > 0).all():
+        i = int(np.flatnonzero(~(c > 0))[0])
+        raise ValueError(
+            f"`weights` must be positive; `weights[{i}]` is {c[i]:g}. Leave out a row that should not count."
+        )
+    return np.log(c)
+
+
+def checked_start(start: Any, rows: MarginRows) -> Float[np.ndarray, " d"]:
+    """The start in the units of the rows; zero when `None`. Raises `ValueError` or `TypeError` for bad input."""
+    d = rows.Z.shape[1]
+    if start is None:
+        return np.zeros(d)
+    w, _ = to_float64(start, "start")
+    check_ndim(w, "start", axes="d")
+    check_same_length(rows.Z, w, ("Z", "start"), axes=(1, 0), what="columns")
+    check_finite(w, "start")
+    scaled = rows.to_units(w)
+    if not np.isfinite(scaled).all():
+        raise ValueError("`start` is so large for these rows that its margins overflow; start nearer to zero.")
+    return scaled
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(loss: AbstractLoss) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def slope_sum(m):
+        slope = loss.log_slope(m)
+        return slope.sum(), slope
+
+    def slopes(m):
+        (_, slope), bend = jax.value_and_grad(slope_sum, has_aux=True)(m)
+        return slope, bend
+
+    return jax.jit(slopes), jax.jit(loss.log_value)
+
+
+def log_sum_exp(x: Float[np.ndarray, "T n"]) -> Float[np.ndarray, " T"]:
+    """`log sum exp` along the last axis."""
+    top = x.max(axis=-1)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(top), top + np.log(np.exp(x - top[..., None]).sum(axis=-1)), top)

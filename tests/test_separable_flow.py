@@ -1,0 +1,535 @@
+"""Flow and descent on separable rows: laws, closed forms, an integrator in physical time, and plain loops."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.optimize
+
+from _margins import s40
+from omegalimit.flows.separable_descent import DescentEnding, separable_descent, smoothness
+from omegalimit.flows.separable_flow import SeparableEnding, separable_flow
+from omegalimit.limits import MaxMargin
+from omegalimit.losses import LOSSES, PolynomialTail
+from omegalimit.solvers import solve
+
+# Four rows whose maximum margin direction is the first axis, margin 1, held by the first two.
+FOUR = np.array([(1, 1), (1, -0.5), (2, 1.5), (1.5, 3.0)])
+AXIS = np.array([1.0, 0.0])
+SLOPE = {"exponential": lambda m: np.exp(-m), "logistic": lambda m: 1 / (1 + np.exp(m))}
+LATE = 40 * math.log(10)
+# The default tolerance is 1e-10 a step, and some hundred steps add up to 1e-8 at most.
+ERROR = 2e-8
+
+
+@functools.cache
+def four(loss="logistic", until=LATE):
+    return separable_flow(FOUR, loss=loss, until_log_time=until)
+
+
+@functools.cache
+def forty(loss="logistic", until=LATE):
+    return separable_flow(s40(), loss=loss, until_log_time=until)
+
+
+@functools.cache
+def margin_of_forty():
+    found = solve(MaxMargin("l2", rows=s40())).certificate
+    return found.lower, found.point / np.linalg.norm(found.point), found.support
+
+
+def pull(Z, loss, w):
+    """-grad of the mean loss, in plain doubles."""
+    return SLOPE[loss](Z @ w) @ Z / len(Z)
+
+
+# The four rows: figures to the digits that are known.
+
+HITS = {"exponential": ((2.4788, 2.169), (6.3257, 5.635)), "logistic": ((3.0221, 2.456), (6.4969, 5.787))}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_four_rows_at_t_1e40(loss):
+    flow = four(loss)
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    s, w = flow.log_time[-1], flow.w[-1]
+    assert s == 40 * math.log(10)
+    # Balance of the two that hold the margin: e^-w2 = e^(w2/2) / 2.
+    assert w[1] == pytest.approx(math.log(2) / 1.5, abs=ERROR)
+    assert w[0] - s == pytest.approx(-0.749780, abs=5e-7)
+    assert flow.path.angle_to(AXIS)[-1] * s == pytest.approx(0.465887, abs=5e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_four_rows_first_come_to_an_angle_when_they_do(loss):
+    flow = four(loss)
+    hits = flow.hitting(AXIS, [0.3, 0.1])
+    for hit, angle, (log_t, radius) in zip(hits, (0.3, 0.1), HITS[loss], strict=True):
+        assert hit == pytest.approx(log_t, abs=5e-5)
+        there = flow.path_at(hit)
+        assert np.exp(there.log_radius[0]) == pytest.approx(radius, abs=5e-4)
+        assert there.angle_to(AXIS)[0] == pytest.approx(angle, abs=1e-12)
+
+
+def test_a_tenth_of_a_weak_angle_takes_almost_a_million_times_as_long():
+    weak, fine = four("exponential").hitting(AXIS, [0.3, 0.03])
+    assert fine - weak == pytest.approx(13.7, abs=0.05)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_integrator_in_physical_time_agrees(loss):
+    ours = four(loss)
+    times = np.array([1e-3, 0.1, 1.0, 10.0, 300.0])
+    theirs = scipy.integrate.solve_ivp(
+        lambda _, w: pull(FOUR, loss, w), (0, times[-1]), np.zeros(2), "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(ours.at(np.log(times)), theirs.y.T, rtol=1e-8)
+
+
+# Forty points in ten dimensions: most of what is perpendicular lies outside the support vectors' span.
+
+
+@pytest.mark.parametrize(("loss", "perpendicular"), [("exponential", 2.296), ("logistic", None)])
+def test_forty_points_have_a_perpendicular_limit_and_balanced_residuals(loss, perpendicular):
+    gamma, u, support = margin_of_forty()
+    flow = forty(loss)
+    s = flow.log_time[-1]
+    off = flow.path.perpendicular(u)[-1]
+    if perpendicular is not None:
+        assert np.linalg.norm(off) == pytest.approx(perpendicular, abs=5e-4)
+        spanned = np.linalg.svd((s40() - np.outer(s40() @ u, u))[support], full_matrices=False)[2][:-1]
+        assert np.linalg.norm(off - spanned.T @ (spanned @ off)) == pytest.approx(2.02, abs=5e-3)
+    # rho = log(t) / gamma up to a constant.
+    assert flow.w[-1] @ u * gamma == pytest.approx(s, abs=10)
+    # t c_i (-l') -> alpha with sum alpha_i z_i = u / gamma, on the support vectors alone.
+    alpha = np.exp(flow.path.log_residuals[-1])
+    np.testing.assert_allclose(alpha @ s40(), u / gamma, atol=1e-8)
+    assert alpha[support].sum() == pytest.approx(1 / gamma**2, rel=1e-8)
+    others = np.delete(alpha, support)
+    assert others.max() < 1e-3 * alpha[support].min()
+    # t L = sum alpha, as both losses are e^-m far out.
+    assert s + flow.path.log_loss[-1] == pytest.approx(-2 * math.log(gamma), abs=1e-8)
+
+
+def test_log_t_of_ten_thousand():
+    gamma, u, _ = margin_of_forty()
+    flow = forty("logistic", 1e4)
+    off = np.linalg.norm(flow.path.perpendicular(u)[-1])
+    assert flow.path.angle_to(u)[-1] * 1e4 == pytest.approx(gamma * off, rel=1e-2)
+    # The limit has been there since t = 1e40, up to what rounding w = 4e3 costs.
+    assert off == pytest.approx(np.linalg.norm(forty().path.perpendicular(u)[-1]), abs=1e-7)
+    np.testing.assert_allclose(np.exp(flow.path.log_residuals[-1]) @ s40(), u / gamma, atol=1e-8)
+    assert flow.cost.n_steps < 2 * forty().cost.n_steps
+
+
+# A closed form: the symmetric pair.
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_symmetric_pair_follows_its_closed_form(scale):
+    """z = (gamma, +-a), exponential: sinh(a w2) = sinh(a w2(0)) exp(-(a^2/gamma) (w1 - w1(0)))."""
+    gamma, a = 0.5 * scale, scale
+    pair = np.array([(gamma, a), (gamma, -a)])
+    flow = separable_flow(pair, loss="exponential", start=[0, 1 / scale], until_log_time=9.2 - 2 * math.log(scale))
+    w1, w2 = flow.w.T
+    left, right = np.sinh(a * w2), math.sinh(1.0) * np.exp(-(a**2) / gamma * w1)
+    np.testing.assert_allclose(left, right, atol=ERROR)
+    early = right > 1e-3
+    np.testing.assert_allclose(np.log(left[early]), np.log(right[early]), atol=1e3 * ERROR)
+    # Its alignment is a power of t and no 1/log t: w2 falls like t^-(a/gamma)^2, here t^-4.
+    assert right[-1] < 1e-12
+
+
+# Laws.
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, PolynomialTail(1.5)])
+def test_radial_and_tangential_flow_are_the_derivatives(loss):
+    flow = separable_flow(s40(), loss=loss, until_log_time=30.0)
+    h = 1e-2
+    for s in (-3.0, 0.5, 4.0, 25.0):
+        # Differences of order 6 leave h^6 of the seventh derivative, and 1e-10 / h.
+        weights = np.array([-1, 9, -45, 45, -9, 1]) / (60 * h)
+        around = flow.path_at(s + h * np.array([-3, -2, -1, 1, 2, 3]))
+        here = flow.path_at(s)
+        rho = np.exp(around.log_radius)
+        np.testing.assert_allclose(here.radial, weights @ rho, rtol=1e-7, atol=1e-8)
+        size = here.tangential_speed[0]
+        np.testing.assert_allclose(here.tangential[0], weights @ around.direction, atol=1e-6 * size + 1e-8)
+        turning = (weights @ around.direction) / (weights @ around.log_radius)
+        np.testing.assert_allclose(here.turning[0], turning, atol=1e-6 * here.turning_speed[0] + 1e-8)
+        assert abs(here.turning[0] @ here.direction[0]) <= 1e-14 * here.turning_speed[0]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("scale", [1e-150, 1e150, 3.0])
+def test_units_change_the_clock_and_nothing_else(loss, scale):
+    _, u, _ = margin_of_forty()
+    shift = 2 * math.log(scale)
+    plain, scaled = forty(loss), separable_flow(s40() * scale, loss=loss, until_log_time=40 * math.log(10) - shift)
+    np.testing.assert_allclose(scaled.w[-1] * scale, plain.w[-1], rtol=ERROR)
+    angles = [0.3, 0.1, 0.03]
+    np.testing.assert_allclose(scaled.hitting(u, angles) + shift, plain.hitting(u, angles), rtol=1e-7)
+    s = np.array([0.0, 20.0])
+    there, here = scaled.path_at(s - shift), plain.path_at(s)
+    # 1e-7: 300 decades of log t, subtracted, cost three digits.
+    np.testing.assert_allclose(there.radial * scale, here.radial, rtol=1e-7)
+    np.testing.assert_allclose(there.turning, here.turning, atol=1e-7)
+    np.testing.assert_allclose(there.log_loss, here.log_loss, rtol=1e-7)
+    np.testing.assert_allclose(there.log_gradient - math.log(scale), here.log_gradient, rtol=1e-7)
+
+
+def test_columns_beyond_the_rows_span_do_not_move():
+    rotation = np.linalg.qr(np.random.default_rng(3).standard_normal((7, 7)))[0][:, :2]
+    start = np.random.default_rng(4).standard_normal(7)
+    inside, outside = rotation.T @ start, start - rotation @ (rotation.T @ start)
+    wide = separable_flow(FOUR @ rotation.T, start=start)
+    flat = separable_flow(FOUR, start=inside)
+    np.testing.assert_allclose(wide.w[-1], rotation @ flat.w[-1] + outside, atol=ERROR)
+
+
+def test_a_weight_of_two_is_the_row_twice_and_all_weights_are_time():
+    c = np.array([2.0, 1, 1, 1])
+    weighted = separable_flow(FOUR, weights=c, until_log_time=20)
+    twice = separable_flow(FOUR[[0, 0, 1, 2, 3]], weights=np.ones(5), until_log_time=20)
+    np.testing.assert_allclose(weighted.w[-1], twice.w[-1], atol=ERROR)
+    faster = separable_flow(FOUR, weights=c * 1e200, until_log_time=20 - 200 * math.log(10))
+    np.testing.assert_allclose(faster.w[-1], weighted.w[-1], atol=ERROR)
+
+
+@pytest.mark.parametrize("s", [-5.0, 1.0, 40.0])
+def test_a_flow_taken_up_where_it_was_left_goes_on(s):
+    again = separable_flow(s40(), start=forty().at(s), start_log_time=s)
+    assert again.log_time[0] == pytest.approx(s, rel=1e-14)
+    np.testing.assert_allclose(again.w[-1], forty().w[-1], atol=2 * ERROR)
+
+
+def test_a_flow_taken_up_long_before_it_moves_waits():
+    """At a margin of 700, nothing happens from t = e^7 to e^690: the margin is log(e^700 + t) for one row."""
+    flow = separable_flow(
+        [[0.6, 0.8]], loss="exponential", start=[420.0, 560.0], start_log_time=7.0, until_log_time=705.0
+    )
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    assert flow.log_time[0] == 7.0
+    np.testing.assert_allclose(flow.path.margins[:, 0], np.logaddexp(700, flow.log_time), atol=1e-8)
+    np.testing.assert_allclose(flow.at([50.0, 698.0]) @ [0.6, 0.8], np.logaddexp(700, [50.0, 698.0]), atol=1e-8)
+
+
+def test_the_error_is_what_it_says_it_is():
+    exact = separable_flow(s40(), tol=1e-13, until_log_time=15)
+    for tol in (1e-4, 1e-6, 1e-8, 1e-10):
+        rough = separable_flow(s40(), tol=tol, until_log_time=15)
+        longest = np.linalg.norm(s40(), axis=1).max()
+        off = np.linalg.norm(rough.w[-1] - exact.w[-1]) * longest
+        assert 1e-6 * rough.margin_error[-1] < off < rough.margin_error[-1] < 1e5 * tol
+        assert (np.diff(rough.margin_error) > 0).all()
+
+
+def test_a_start_far_on_the_wrong_side_comes_back():
+    _, u, _ = margin_of_forty()
+    flow = separable_flow(s40(), start=-200 * u, until_log_time=300)
+    assert flow.path.log_loss[0] > 5
+    assert flow.path.margins[-1].min() > 250
+    # The exponential loss is e^400 there, and its time runs by as much faster.
+    steep = separable_flow(s40(), start=-200 * u, loss="exponential", until_log_time=300)
+    assert steep.path.log_loss[0] > 200
+    assert steep.path.margins[-1].min() > 250
+    assert (np.diff(steep.path.log_loss) < 0).all()
+
+
+# Reading a path.
+
+
+def test_the_start_is_at_t_zero_and_leaves_along_the_first_gradient():
+    flow = four()
+    assert flow.log_time[0] == -math.inf
+    np.testing.assert_array_equal(flow.w[0], 0)
+    mean = FOUR.mean(axis=0)
+    np.testing.assert_allclose(flow.direction[0], mean / np.linalg.norm(mean), rtol=1e-15)
+    assert flow.log_radius[0] == -math.inf
+    assert flow.path.radial[0] == 0
+    np.testing.assert_array_equal(flow.path.tangential[0], 0)
+    np.testing.assert_allclose(flow.path.turning[0], 0, atol=1e-15)
+    # w = t g(0) + O(t^2)
+    np.testing.assert_allclose(flow.at(-50.0), math.exp(-50) * mean / 2, rtol=1e-12)
+    angle = math.atan2(mean[1], mean[0])
+    assert flow.hitting(AXIS, angle * (1 + 1e-9))[0] == -math.inf
+    assert math.isnan(flow.hitting(AXIS, 1e-4)[0])
+
+
+def test_the_first_time_is_found_on_a_path_that_turns_back():
+    """Seen from the path's own direction at some time, the angle falls to zero there and rises again."""
+    flow = forty()
+    s0 = 0.5 * (flow.log_time[60] + flow.log_time[61])
+    passed = flow.path_at(s0).direction[0]
+    hits = flow.hitting(passed, [0.1, 1e-3, 1e-7])
+    assert (np.diff(hits) > 0).all()
+    assert s0 - 1e-5 < hits[-1] <= s0
+    for hit, angle in zip(hits, (0.1, 1e-3, 1e-7), strict=True):
+        assert flow.path_at(hit).angle_to(passed)[0] == pytest.approx(angle, rel=1e-5)
+        before = flow.path_at(np.linspace(-5, hit - 1e-6, 50)).angle_to(passed)
+        assert (before > angle).all()
+
+
+def test_an_angle_of_zero_at_the_end_of_a_step_is_no_trouble():
+    flow = forty()
+    hit = flow.hitting(flow.direction[60], 1e-6)[0]
+    assert flow.log_time[59] < hit < flow.log_time[60]
+    assert flow.path_at(hit).angle_to(flow.direction[60])[0] == pytest.approx(1e-6, rel=1e-6)
+
+
+# Rows without a margin.
+
+
+def test_without_a_margin_the_flow_settles_at_the_minimiser():
+    Z = np.random.default_rng(1).standard_normal((40, 5))
+    flow = separable_flow(Z)
+    assert flow.ending is SeparableEnding.SETTLED
+    assert flow.log_time[-1] < 20
+    found = scipy.optimize.minimize(
+        lambda w: np.mean(np.logaddexp(0, -Z @ w)), np.zeros(5), jac=lambda w: -pull(Z, "logistic", w), tol=1e-14
+    )
+    np.testing.assert_allclose(flow.w[-1], found.x, atol=1e-6)
+    assert np.linalg.norm(pull(Z, "logistic", flow.w[-1])) < 1e-15
+    np.testing.assert_array_equal(flow.at(1e6), flow.w[-1])
+    assert math.isnan(flow.hitting(np.ones(5), 1e-3)[0])
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.3])
+def test_rows_that_are_separable_in_part_end_where_arithmetic_does(angle):
+    """+-e1 pull against each other with forces of order one; at t = 1e10 what 1/t leaves for e2 is six digits."""
+    c, s = math.cos(angle), math.sin(angle)
+    Z = np.array([(1, 0), (-1, 0), (0.5, 1)]) @ np.array([(c, s), (-s, c)])
+    flow = separable_flow(Z, until_log_time=1e3)
+    assert flow.ending is SeparableEnding.HORIZON
+    assert 20 < flow.log_time[-1] < 27
+    # Until there, e2's part is log t and e1's comes to rest.
+    w = flow.w[-1] @ np.array([(c, -s), (s, c)])
+    assert abs(w[0]) < 1e-8
+    assert abs(w[1] - flow.log_time[-1]) < 2
+
+
+# A tail that is a power.
+
+
+@pytest.mark.parametrize("a", [0.5, 2.0])
+def test_a_polynomial_tail_goes_along_another_direction(a):
+    """w = t^(1/(a+2)) v with v/(a+2) = sum c_i (z_i'v)^-(a+1) z_i, from the flow itself with l = m^-a/a."""
+    _, u, _ = margin_of_forty()
+    flow = separable_flow(s40(), loss=PolynomialTail(a), until_log_time=100.0)
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    v = flow.w[-1] * math.exp(-100 / (a + 2))
+    balance = (s40() @ v) ** -(a + 1) @ s40() / 40
+    # Margins differ from m by one, out of e^(100/(a+2)) > 1e10.
+    np.testing.assert_allclose(balance, v / (a + 2), rtol=1e-6)
+    assert flow.path.angle_to(u)[-1] > 0.1
+
+
+# Descent.
+
+
+def plain_descent(Z, loss, eta, n_steps, w):
+    path = [w]
+    for _ in range(n_steps):
+        w = w + eta * pull(Z, loss, w)
+        path.append(w)
+    return np.array(path)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("share", [0.1, 1.0, 1.9])
+def test_a_thousand_steps_are_those_of_a_plain_loop(loss, share):
+    Z, u = s40(), margin_of_forty()[1]
+    eta = share / smoothness(Z, loss=loss)
+    run = separable_descent(Z, step_size=eta, n_steps=1000, loss=loss)
+    path = plain_descent(Z, loss, eta, 1000, np.zeros(10))
+    assert run.ending is DescentEnding.STEPS_MADE
+    assert run.n_steps == 1000
+    # A thousand sums, each rounded; ours are kept to twice the digits.
+    np.testing.assert_allclose(run.w, path[run.step], atol=1e-12)
+    angle = np.arccos(path[1:] @ u / np.linalg.norm(path[1:], axis=1))
+    wanted = [0.5, 0.3, 0.25, 0.2]
+    expected = [1 + int(np.argmax(angle <= a)) if (angle <= a).any() else math.nan for a in wanted]
+    np.testing.assert_array_equal(run.hitting(u, wanted), expected)
+    np.testing.assert_allclose(run.log_time[1:], np.log(eta * run.step[1:]), rtol=1e-14, atol=1e-15)
+
+
+def test_smoothness_is_the_largest_eigenvalue():
+    Z, c = s40(), np.linspace(0.1, 2, 40)
+    eigenvalue = np.linalg.eigvalsh(Z.T @ (c[:, None] * Z))[-1]
+    assert smoothness(Z, weights=c) == pytest.approx(eigenvalue / 4, rel=1e-13)
+    assert smoothness(Z, weights=c, loss=PolynomialTail(2.0)) == pytest.approx(3 * eigenvalue, rel=1e-13)
+    w = np.linspace(-1, 1, 10)
+    bent = np.linalg.eigvalsh(Z.T @ ((np.exp(-Z @ w) / 40)[:, None] * Z))[-1]
+    assert smoothness(Z, loss="exponential", start=w) == pytest.approx(bent, rel=1e-12)
+    assert smoothness(Z * 1e150) == pytest.approx(smoothness(Z) * 1e300, rel=1e-13)
+    assert smoothness(Z * 1e-150) == pytest.approx(smoothness(Z) * 1e-300, rel=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_descent_in_other_units_is_the_same(scale):
+    runs = [separable_descent(Z, step_size=1 / smoothness(Z), n_steps=500) for Z in (s40(), s40() * scale)]
+    # The smoothness differs in its last place.
+    np.testing.assert_allclose(runs[1].w[-1] * scale, runs[0].w[-1], rtol=1e-12)
+    assert runs[1].sharpness == pytest.approx(1, rel=1e-14)
+
+
+def test_steps_beyond_twice_the_smoothness_overshoot():
+    Z = np.random.default_rng(1).standard_normal((40, 5))
+    calm, wild = (separable_descent(Z, step_size=k / smoothness(Z), n_steps=3000) for k in (1.9, 6.0))
+    assert calm.ending is DescentEnding.SETTLED
+    assert calm.n_overshoots == 0
+    np.testing.assert_allclose(calm.w[-1], separable_flow(Z).w[-1], atol=1e-13)
+    assert wild.ending is DescentEnding.STEPS_MADE
+    assert wild.is_oscillating
+    assert wild.n_overshoots > 2900
+    path = plain_descent(Z, "logistic", 6 / smoothness(Z), 50, np.zeros(5))
+    losses = np.mean(np.logaddexp(0, -path @ Z.T), axis=1)
+    assert (np.diff(losses) > 0).any()
+
+
+def test_large_steps_on_a_margin_overshoot_at_first_only():
+    run = separable_descent(s40(), step_size=50 / smoothness(s40()), n_steps=1000)
+    assert 0 < run.n_overshoots < 10
+    assert run.last_overshoot < 10
+    assert not run.is_oscillating
+    assert run.sharpness == pytest.approx(50)
+
+
+@pytest.mark.parametrize("share", [100, 1000])
+def test_descent_that_diverges_says_at_which_step(share):
+    Z = s40()
+    eta = share / smoothness(Z, loss="exponential")
+    run = separable_descent(Z, loss="exponential", step_size=eta, n_steps=1000)
+    with np.errstate(over="ignore", invalid="ignore"):
+        path = plain_descent(Z, "exponential", eta, 10, np.zeros(10))
+        pulls = np.array([pull(Z, "exponential", w) for w in path])
+    broken = ~(np.isfinite(path).all(axis=1) & np.isfinite(pulls).all(axis=1))
+    assert run.ending is DescentEnding.DIVERGED
+    assert run.diverged_at == int(np.argmax(broken))
+    assert run.diverged_at is not None
+    assert run.n_steps == run.diverged_at - 1
+    assert np.isfinite(run.w).all()
+    with pytest.raises(ValueError, match=rf"^descent diverged at step {run.diverged_at}: no flow goes on from there"):
+        run.extended()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_flow_foretells_steps_that_can_still_be_made(loss):
+    """Handed over after 300 and 3000 steps, the flow says how many are needed for 0.13 rad, and they are made."""
+    Z, u = s40(), margin_of_forty()[1]
+    eta = 1 / smoothness(Z, loss=loss)
+    made = separable_descent(Z, loss=loss, step_size=eta, n_steps=50_000).hitting(u, 0.13)[0]
+    errors = []
+    for n_steps in (300, 3000):
+        extended = separable_descent(Z, loss=loss, step_size=eta, n_steps=n_steps).extended(20.0)
+        found = extended.hitting(u, 0.13)
+        off = abs(found.log_steps[0] - math.log(made))
+        assert 0 < off <= found.error[0] < 1e-2
+        errors.append(extended.handover_error)
+    # An error of order 1/k: ten times as many steps, several times less.
+    assert 0 < errors[1] < errors[0] / 3
+
+
+def test_the_extension_counts_what_was_made_and_reaches_what_was_not():
+    Z, (gamma, u, _) = s40(), margin_of_forty()
+    run = separable_descent(Z, step_size=1 / smoothness(Z), n_steps=10_000)
+    extended = run.extended(1e4)
+    found = extended.hitting(u, [0.3, 0.01, 0.001, 1e-6])
+    np.testing.assert_array_equal(np.exp(found.log_steps[:1]).round(), run.hitting(u, 0.3))
+    assert found.error[0] == 0
+    # log T = C / angle + o(1 / angle), measured and not assumed: the ratio of the two is 10 up to a tenth.
+    assert found.log_steps[2] / found.log_steps[1] == pytest.approx(10, rel=0.1)
+    limit = gamma * np.linalg.norm(extended.flow.path.perpendicular(u)[-1])
+    assert found.log_steps[2] == pytest.approx(limit / 0.001, rel=0.02)
+    assert (found.error[1:3] < 1e-3 * found.log_steps[1:3]).all()
+    assert math.isnan(found.log_steps[3])
+    assert math.isnan(found.error[3])
+    assert extended.handover_error < 0.01
+    # The flow's clock is eta k.
+    assert extended.flow.log_time[0] == pytest.approx(run.log_time[-1], rel=1e-15)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"Z": [1.0, 2.0]}, "`Z` must have shape (n, d); got (2,)."),
+        ({"Z": np.zeros((0, 2))}, "`Z` must have at least one row and one column; its shape is (0, 2)."),
+        ({"Z": [[0.0, 0.0]]}, "`Z` is zero: no margin depends on the weights, and nothing moves."),
+        ({"Z": [[1.0, math.nan]]}, "`Z[0, 1]` is nan; every entry must be finite."),
+        (
+            {"weights": [1, 1, 0, 1]},
+            "`weights` must be positive; `weights[2]` is 0. Leave out a row that should not count.",
+        ),
+        ({"weights": [1, 1]}, "`Z` has shape (4, 2) and `weights` has shape (2,): 4 rows against 2."),
+        ({"start": [1.0]}, "`Z` has shape (4, 2) and `start` has shape (1,): 2 columns against 1."),
+        (
+            {"start": [1e300, 0], "Z": FOUR * 1e100},
+            "`start` is so large for these rows that its margins overflow; start nearer to zero.",
+        ),
+        ({"loss": "hinge"}, "`loss` must be one of exponential, logistic; got 'hinge'."),
+        (
+            {"until_log_time": math.inf},
+            "`until_log_time` must be finite and after `start_log_time`; got inf and -inf.",
+        ),
+        (
+            {"until_log_time": 1.0, "start_log_time": 2.0},
+            "`until_log_time` must be finite and after `start_log_time`; got 1 and 2.",
+        ),
+        ({"tol": 1e-16}, "`tol` must lie between 1e-14 and 1e-3; got 1e-16."),
+        ({"max_steps": 0}, "`max_steps` must be at least 1; got 0."),
+    ],
+)
+def test_bad_input_to_the_flow(arguments, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
+        separable_flow(**({"Z": FOUR} | arguments))
+    assert str(caught.value) == message
+
+
+def test_a_loss_must_be_a_name_or_a_loss():
+    with pytest.raises(TypeError, match=r"^`loss` must be a name \(exponential, logistic\) or a loss; got 3\.$"):
+        separable_flow(FOUR, loss=3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"step_size": 0.0}, ValueError, "`step_size` must be positive and finite; got 0."),
+        ({"step_size": math.nan}, ValueError, "`step_size` must be positive and finite; got nan."),
+        ({"step_size": "1"}, TypeError, "`step_size` must be a number; got '1'."),
+        ({"n_steps": 0}, ValueError, "`n_steps` must be at least 1; got 0."),
+    ],
+)
+def test_bad_input_to_descent(arguments, kind, message):
+    with pytest.raises(kind) as caught:
+        separable_descent(**({"Z": FOUR, "step_size": 1.0, "n_steps": 1} | arguments))
+    assert str(caught.value) == message
+
+
+def test_bad_questions_to_a_run():
+    flow = four()
+    run = separable_descent(FOUR, step_size=1.0, n_steps=20)
+    for asked in (flow, run, run.extended()):
+        with pytest.raises(ValueError, match=r"^`angles` must be positive; got 0\.$"):
+            asked.hitting(AXIS, [0.1, 0.0])
+        with pytest.raises(ValueError, match=r"^`direction` must have shape \(2,\), one entry a column of `Z`;"):
+            asked.hitting([1.0, 0, 0], [0.1])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(ValueError, match=r"^`direction` must be finite and not zero; its largest entry is 0\.$"):
+            asked.hitting(np.zeros(2), [0.1])
+    with pytest.raises(ValueError, match=r"^`log_time` must lie within the run, from -inf to 92\.1034; got 93\.$"):
+        flow.at([1.0, 93.0])
+    with pytest.raises(
+        ValueError, match=r"^`until_log_time` must be after the last step, at log t = 2\.99573; got 2\.$"
+    ):
+        run.extended(2.0)
+
+
+def test_few_steps_are_steps_spent():
+    flow = separable_flow(FOUR, max_steps=5)
+    assert flow.ending is SeparableEnding.STEPS_SPENT
+    assert len(flow.path) == 6
