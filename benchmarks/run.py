@@ -5,9 +5,9 @@
 nuclear: the limit problem beside CVXPY; margins: the other norms beside CVXPY, HiGHS and scikit-learn; attention: 100
 random instances beside the usual training loop; paths: saddle paths and the Lasso's beside LARS; saddles: a flow from
 1e-60 beside SciPy and diffrax; quadratic: steps and flows of quadratic networks; filters: a grid of shifts and times
-beside a loop of fits; directions: time to a given angle to the maximum
-margin beside descent, scikit-learn and CVXPY; stopping: a grid of descents beside a plain loop; early_stopped: the
-estimator beside LogisticRegressionCV and a hard margin on real data; growth: time, memory and operations with n, L, d; startup: fresh processes. It needs the extra
+beside a loop of fits; directions: time to a given angle to the maximum margin beside descent, scikit-learn and CVXPY;
+stopping: a grid of descents beside a plain loop; early_stopped: the estimator beside LogisticRegressionCV and a hard
+margin on real data; growth: time, memory and operations with n, L, d; startup: fresh processes. It needs the extra
 `benchmarks` (CVXPY with its solvers, diffrax).
 The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
