@@ -460,17 +460,18 @@ def test_generators_refuse(make, options, kind, message):
     assert str(caught.value) == message
 
 
-def test_a_seed_that_draws_one_side_only_says_so():
-    def drawn(seed):
-        try:
-            return set(sign_gaussians(2, 3, seed=seed).y)
-        except ValueError as error:
-            return str(error)
-
+def test_rows_on_one_side_only_are_drawn_again():
     # Two rows fall on one side half of the time.
+    notes = []
     for seed in range(10):
-        found = drawn(seed)
-        assert found in (
-            {-1.0, 1.0},
-            f"seed {seed} draws all 2 rows on one side; take another seed, or more rows.",
-        )
+        data = sign_gaussians(2, 3, seed=seed)
+        assert set(data.y) == {-1.0, 1.0}
+        rng = np.random.default_rng(seed)
+        w, X, n_before = rng.standard_normal(3), rng.standard_normal((2, 3)), 0
+        while not np.ptp(np.sign(X @ w)):
+            w, X, n_before = rng.standard_normal(3), rng.standard_normal((2, 3)), n_before + 1
+        np.testing.assert_array_equal(data.X, X)
+        again = f"all rows of the first {n_before} draws fell on one side; they were drawn again."
+        assert data.notes == ((again,) if n_before else ())
+        notes += data.notes
+    assert notes

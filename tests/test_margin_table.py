@@ -76,12 +76,12 @@ def test_matrices_have_their_norms_and_those_of_their_entries():
 
 def test_no_norm_is_named_where_none_can_be():
     # Each row constrains a coordinate of its own: (1, 1) maximises the margin in every norm.
-    table = margin_table({"w": np.ones(2), "far": np.array([1.0, 0.1])}, np.eye(2), ["l2", "linf", "l1"])
+    table = margin_table({"w": np.ones(2), "far": np.array([1.0, 0.1])}, np.eye(2), ["l2", "linf", "l1"], near=0.9)
     assert table.winner("w").norm is None
     assert "no point tells them apart" in table.winner("w").reason
     assert table.winner("far").norm is None
     assert table.winner("far").reason == "the highest ratio, 0.1818 (l1), is below 0.9."
-    clear = margin_table({"w": L2}, fixture(), ["l2", "linf"])
+    clear = margin_table({"w": L2}, fixture(), ["l2", "linf"], near=0.9)
     assert clear.winner("w").norm == "l2"
     blurred = dataclasses.replace(clear, lower=np.array([[0.93, 0.90]]), upper=np.array([[0.96, 0.95]]))
     assert blurred.winner("w").reason == "the ratios [0.93, 0.96] (l2) and [0.9, 0.95] (linf) overlap."
@@ -167,7 +167,7 @@ def test_an_unknown_point():
 
 def test_no_norm_is_named_where_another_norms_optimum_does_as_well():
     # On the way from the start to the l2 optimum the l1 ratio may be the higher one, and falls behind only later.
-    table = margin_table({"w": L2}, fixture(), ["l2", "linf"])
+    table = margin_table({"w": L2}, fixture(), ["l2", "linf"], near=0.9)
     short = dataclasses.replace(
         table,
         lower=np.array([[0.93, 0.5]]),

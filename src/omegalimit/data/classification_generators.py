@@ -1,4 +1,8 @@
-"""Rows in two classes drawn from a seed, separable through the origin. Each docstring says what is drawn, in order."""
+"""Rows in two classes drawn from a seed, separable through the origin. Each docstring says what is drawn, in order.
+
+A draw with all rows on one side is drawn again, from where the stream stands; a note says how often."""
+
+import itertools
 
 import numpy as np
 
@@ -12,20 +16,12 @@ def pushed_gaussians(n: int = 40, d: int = 10, *, push: float = 0.3, seed: int =
     Drawn from `numpy.random.default_rng(seed)`: `w` `(d,)` standard normal, divided by its length; `g` `(n, d)`
     standard normal. `y = sign(g'w)`, so that `y x'w = |g'w| + push`: the margin in the l2 norm is at least `push`.
 
-    Raises `ValueError` for `n < 2`, `d < 1`, a negative `seed`, a `push` that is negative or not finite, and for a seed
-    that draws all rows on one side.
+    Raises `ValueError` for `n < 2`, `d < 1`, a negative `seed`, and a `push` that is negative or not finite.
     """
-    check_count(n, "n", least=2)
-    check_count(d, "d", least=1)
-    check_count(seed, "seed", least=0)
     if not 0 <= push < np.inf:
         raise ValueError(f"`push` must be a finite length, not negative; got {push!r}.")
-    rng = np.random.default_rng(seed)
-    w = rng.normal(size=d)
-    w /= np.linalg.norm(w)
-    X = rng.normal(size=(n, d))
-    y = _sides(X @ w, seed)
-    return ClassificationData(X=X + push * y[:, None] * w, y=y, name=f"pushed gaussians, seed {seed}")
+    w, X, y, notes = _draw(n, d, seed, unit=True)
+    return ClassificationData(X=X + push * y[:, None] * w, y=y, name=f"pushed gaussians, seed {seed}", notes=notes)
 
 
 def sign_gaussians(n: int = 6, d: int = 4, *, seed: int = 0) -> ClassificationData:
@@ -34,19 +30,25 @@ def sign_gaussians(n: int = 6, d: int = 4, *, seed: int = 0) -> ClassificationDa
     Drawn from `numpy.random.default_rng(seed)`: `w` `(d,)` standard normal; `X` `(n, d)` standard normal. Nothing keeps
     the rows away from the plane between the classes.
 
-    Raises `ValueError` for `n < 2`, `d < 1`, a negative `seed`, and a seed that draws all rows on one side.
+    Raises `ValueError` for `n < 2`, `d < 1` and a negative `seed`.
     """
+    _, X, y, notes = _draw(n, d, seed, unit=False)
+    return ClassificationData(X=X, y=y, name=f"signs of gaussians, seed {seed}", notes=notes)
+
+
+def _draw(n: int, d: int, seed: int, *, unit: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+    """`w`, `X`, their sides, and a note where all rows of earlier draws fell on one side."""
     check_count(n, "n", least=2)
     check_count(d, "d", least=1)
     check_count(seed, "seed", least=0)
     rng = np.random.default_rng(seed)
-    w = rng.standard_normal(d)
-    X = rng.standard_normal((n, d))
-    return ClassificationData(X=X, y=_sides(X @ w, seed), name=f"signs of gaussians, seed {seed}")
-
-
-def _sides(scores: np.ndarray, seed: int) -> np.ndarray:
-    y = np.where(scores < 0, -1.0, 1.0)
-    if (y == y[0]).all():
-        raise ValueError(f"seed {seed} draws all {y.size} rows on one side; take another seed, or more rows.")
-    return y
+    for n_before in itertools.count():
+        w = rng.standard_normal(d)
+        if unit:
+            w /= np.linalg.norm(w)
+        X = rng.standard_normal((n, d))
+        y = np.where(X @ w < 0, -1.0, 1.0)
+        if (y != y[0]).any():
+            again = f"all rows of the first {n_before} draws fell on one side; they were drawn again."
+            return w, X, y, (again,) if n_before else ()
+    raise AssertionError("unreachable: each draw of two rows and more has two sides with probability one half at least")

@@ -177,7 +177,7 @@ def margin_table(
     Z: Float[np.ndarray, "n ..."],
     norms: Sequence[str | tuple[str, float]] | None = None,
     *,
-    near: float = 0.9,
+    near: float = 0.98,
     same: float = 1e-6,
     tol: float = 1e-10,
 ) -> MarginTable:

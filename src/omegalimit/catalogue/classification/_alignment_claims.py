@@ -1,0 +1,347 @@
+"""The claims of `early_alignment`, each judged on one or several paths: the worst of them decides.
+
+With `s = log t`, the theory of `EarlyAlignment` leaves, once `gamma u'w = s + b` and `w_perp` are replaced by their
+limits, a remainder that falls like a power of t, `e^{-r s}`, and no powers of `1/s`. So every law is compared with its
+full form (`tan(angle) = C / (s + b)`), to parts in a million, and not with its first term alone.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ...claims import Assumption, Kind, Outcome, Verdict
+from ._alignment_path import Path, movement
+
+TOLERANCE = 1e-5
+"""Of what is dimensionless: the angle's law, the balance solution, the shares of the rows, log(gamma^2 t L)."""
+
+STEPS = 10.0
+"""For descent the tolerance is at least this over the number of exact steps: it is the flow up to O(1/k)."""
+
+LAST_LOG_TIME = 100.0
+"""Up to here: the direction turns by C / s^2 in a unit of log time s, in the end less than the integration's error."""
+
+N_INTERVALS, N_NODES = 16, 24
+"""Of the quadrature that puts radial and tangential flow beside the path's movement."""
+
+AT_REST = 1e-9
+"""A stretch in which radius (times gamma) or direction move by less is at rest to rounding, and judged by this size."""
+
+FIRST_LOG_TIME = -3.0
+"""From here on the flow from zero has left its start so far that its direction is more than rounding."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One path's part in a verdict."""
+
+    measured: float
+    slack: float
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    conditions: tuple[Assumption, ...] = ()
+    undecided: str | None = None
+
+
+def verdict(
+    claim: str,
+    paths: Sequence[Path],
+    read: Callable[[Path], Reading],
+    *,
+    kind: Kind = Kind.EQUALITY,
+    bound: float | None = None,
+    unit: str,
+) -> Verdict:
+    """`claim` on all these paths, which share a dynamics and a loss: the reading that is worst for it is its number."""
+    readings = [read(path) for path in paths]
+    sign = -1.0 if kind is Kind.LOWER else 1.0
+    worst = max(readings, key=lambda r: math.inf if math.isnan(r.measured) else sign * r.measured + r.slack)
+    several = len(paths) > 1
+    made = Verdict(
+        claim=claim,
+        parametrisation=paths[0].dynamics,
+        loss=paths[0].loss_name,
+        kind=kind,
+        measured=float(worst.measured),
+        bound=tolerance(paths) if bound is None else bound,
+        slack=float(worst.slack),
+        unit=unit,
+        assumptions=_assumptions(paths),
+        conditions=tuple(
+            dataclasses.replace(c, name=f"{c.name} ({path.label})" if several else c.name)
+            for path, reading in zip(paths, readings, strict=True)
+            for c in reading.conditions
+        ),
+        undecided=next((r.undecided for r in readings if r.undecided is not None), None) or _no_law(claim, paths),
+        details={
+            path.label: {"measured": float(r.measured), "slack": float(r.slack), **_exact(path), **r.details}
+            for path, r in zip(paths, readings, strict=True)
+        },
+    )
+    if made.outcome is Outcome.INCONCLUSIVE and made.undecided is None and worst.slack >= made.bound:
+        reason = f"what is left of the law, or the run's own error, may be {worst.slack:.1e}: more than the bound"
+        return dataclasses.replace(made, undecided=reason)
+    return made
+
+
+def _no_law(claim: str, paths: Sequence[Path]) -> str | None:
+    """Why a claim that rests on the law of these rows cannot be judged, where that law is not known."""
+    if claim in ("radial-tangential", "transverse-limit"):
+        return None
+    return next((p.instance.undecided for p in paths if p.instance.undecided is not None), None)
+
+
+def tolerance(paths: Sequence[Path]) -> float:
+    """`TOLERANCE`, or for descent what so many exact steps can tell."""
+    return max(TOLERANCE, *(0.0 if path.n_exact is None else STEPS / path.n_exact for path in paths))
+
+
+def _exact(path: Path) -> dict[str, Any]:
+    return {} if path.n_exact is None else {"steps_one_by_one": path.n_exact}
+
+
+def _assumptions(paths: Sequence[Path]) -> tuple[Assumption, ...]:
+    found = []
+    for path in paths:
+        found += [dataclasses.replace(a, name=f"{a.name} ({path.instance.name})") for a in path.instance.assumptions]
+        tail = "exponential tail of the loss"
+        found.append(
+            Assumption(name=tail, holds=path.loss_name in ("exponential", "logistic"), measured=path.loss_name)
+        )
+    return tuple({a.name: a for a in found}.values())
+
+
+# Along the path.
+
+
+def radial_tangential(paths: Sequence[Path]) -> Verdict:
+    """`d rho/dt = th'g` and `d th/dt = (g - (th'g) th)/rho` over stretches of log time, movement against quadrature."""
+    return verdict(
+        "radial-tangential", paths, _radial_tangential, kind=Kind.INVARIANT, unit="of the movement in a stretch"
+    )
+
+
+def _radial_tangential(path: Path) -> Reading:
+    assert path.at is not None
+    # Closer together at first, where the path still turns; the flow from zero has no direction at zero.
+    last = min(float(path.log_time[-1]), LAST_LOG_TIME)
+    edges = FIRST_LOG_TIME + (last - FIRST_LOG_TIME) * np.linspace(0, 1, N_INTERVALS + 1) ** 2
+    ends = path.at(edges)
+    rho = np.linalg.norm(ends, axis=1)
+    theta, rho = ends / rho[:, None], path.instance.gamma * rho
+    turned = np.diff(theta, axis=0)
+    fine, coarse = (_moved(path, edges, n) for n in (N_NODES, N_NODES // 2))
+    moved = np.array([np.abs(np.diff(rho)), np.linalg.norm(turned, axis=1)])
+    size = np.maximum(np.maximum(moved, [np.abs(fine[0]), np.linalg.norm(fine[1], axis=1)]), AT_REST)
+    residual = np.array([np.abs(np.diff(rho) - fine[0]), np.linalg.norm(turned - fine[1], axis=1)])
+    quadrature = np.array([np.abs(fine[0] - coarse[0]), np.linalg.norm(fine[1] - coarse[1], axis=1)])
+    # What the stretch's own steps may err by, as a length and as a direction, beside a movement that shrinks
+    # like 1/s^2; from wherever a stretch begins, the flow goes on by its law.
+    error = np.diff(np.interp(edges, path.log_time, path.errors))
+    noise = 2 * np.array([error, error / rho[1:]])
+    worst = residual / size
+    slack = (quadrature + noise) / size
+    part, at = np.unravel_index(np.argmax(worst), worst.shape)
+    return Reading(
+        measured=float(worst[part, at]),
+        slack=float(slack[part, at]),
+        details={
+            "worst_part": ("radial", "tangential")[part],
+            "worst_stretch": [float(edges[at]), float(edges[at + 1])],
+            "radial": worst[0].tolist(),
+            "tangential": worst[1].tolist(),
+        },
+    )
+
+
+def _moved(path: Path, edges: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """`gamma rho` and direction gained in each stretch by radial and tangential flow: Gauss's rule in log time."""
+    assert path.at is not None
+    x, weight = np.polynomial.legendre.leggauss(n_nodes)
+    half = np.diff(edges) / 2
+    s = (edges[:-1] + half)[:, None] + half[:, None] * x
+    radial, tangential = movement(path, s.ravel(), path.at(s.ravel()))
+    scale = half[:, None] * weight
+    return (
+        (radial.reshape(s.shape) * scale).sum(axis=1),
+        (tangential.reshape(*s.shape, -1) * scale[:, :, None]).sum(axis=1),
+    )
+
+
+# Limits.
+
+
+def _late(path: Path) -> tuple[slice, float]:
+    """The last quarter of the log time, and how far the law's remainder may be from zero there."""
+    first = path.index(0.75)
+    return slice(first, None), path.instance.remainder(float(path.log_time[first]))
+
+
+def radius_law(paths: Sequence[Path]) -> Verdict:
+    """`gamma rho = ((log t + b)^2 + C^2)^(1/2)`, whose first term is `log t`."""
+
+    def read(path: Path) -> Reading:
+        late, left = _late(path)
+        s = path.log_time[late]
+        law = np.hypot(s + path.offset, path.constant)
+        off = np.abs(path.radius[late] - law)
+        return Reading(
+            measured=float(off.max()),
+            slack=left + path.error,
+            details={
+                "radius_over_log_time": float(path.radius[-1] / path.log_time[-1]),
+                "offset": float(path.offset),
+                "log_time": float(path.log_time[-1]),
+            },
+        )
+
+    return verdict("radius-law", paths, read, unit="gamma |w|, beside log t")
+
+
+def balance_solution(paths: Sequence[Path]) -> Verdict:
+    """The part of `gamma w_perp` in the support vectors' span is `gamma w*`."""
+
+    def read(path: Path) -> Reading:
+        i = path.instance
+        if i.balance is None:
+            drift = _drift(i.inside(path.across), path)
+            why = f"{i.undecided or i.no_balance}; what drifts is measured"
+            return Reading(measured=drift, slack=0.0, undecided=why)
+        off = np.linalg.norm(i.inside(path.across[-1]) - i.gamma * i.balance)
+        size = max(1.0, float(i.gamma * np.linalg.norm(i.balance)))
+        return Reading(
+            measured=float(off) / size,
+            slack=(i.remainder(float(path.log_time[-1])) + path.error) / size,
+            details={
+                "balance_solution": i.balance.tolist(),
+                "length_in_margins": float(i.gamma * np.linalg.norm(i.balance)),
+            },
+        )
+
+    return verdict("balance-solution", paths, read, unit="of gamma w*, or of 1 where that is less")
+
+
+def _drift(values: Float[np.ndarray, "T d"], path: Path) -> float:
+    """How far the values still go in the last quarter of the log time, beside 1 or their own size."""
+    first = path.index(0.75)
+    return float(np.linalg.norm(values[-1] - values[first]) / max(1.0, np.linalg.norm(values[-1])))
+
+
+def transverse_limit(paths: Sequence[Path], others: Sequence[Path] = ()) -> Verdict:
+    """The part of `gamma w_perp` that no support vector reaches stands still.
+
+    `others`: paths from another start on the same rows, whose limit must be another one: it is no function of the rows.
+    """
+
+    def read(path: Path) -> Reading:
+        i = path.instance
+        outside = i.outside(path.across)
+        _, left = _late(path)
+        limit = outside[-1]
+        apart = [
+            float(np.linalg.norm(limit - i.outside(other.across[-1])))
+            for other in others
+            if other.instance is i and other.loss_name == path.loss_name and other.dynamics == path.dynamics
+        ]
+        return Reading(
+            measured=_drift(outside, path),
+            slack=left + path.error / max(1.0, float(np.linalg.norm(limit))),
+            details={"limit_in_margins": float(np.linalg.norm(limit)), "from_other_starts": apart},
+            conditions=tuple(
+                Assumption(name="another start has another limit", holds=distance > TOLERANCE, measured=distance)
+                for distance in apart
+            ),
+        )
+
+    return verdict("transverse-limit", paths, read, unit="moved in the last quarter of log t")
+
+
+def direction_law(paths: Sequence[Path], *, constant: Callable[[Path], float] | None = None) -> Verdict:
+    """`tan(angle) (log t + b) = C` over the last quarter of the log time, whose first term is `angle * log t -> C`.
+
+    `constant`: another C, for a counter-instance.
+    """
+
+    def read(path: Path) -> Reading:
+        C = path.constant if constant is None else constant(path)
+        if path.instance.remainder(float(path.log_time[-1])) >= C:
+            return Reading(measured=math.nan, slack=0.0, undecided="w_perp tends to zero: the law is void")
+        late, left = _late(path)
+        s = path.log_time[late]
+        off = np.abs(np.tan(path.angle[late]) * (s + path.offset) / C - 1)
+        raw = {share: _raw(path, C, share) for share in (0.5, 1.0)}
+        return Reading(
+            measured=float(off.max()),
+            slack=left / min(C, 1.0) + path.error / float(np.linalg.norm(path.across[-1])),
+            details={
+                "C": C,
+                "angle_times_log_time": float(path.angle[-1] * path.log_time[-1]),
+                "off_halfway": raw[0.5],
+                "off_at_the_end": raw[1.0],
+                "log_time": float(path.log_time[-1]),
+            },
+            conditions=(
+                Assumption(
+                    name="angle * log t is nearer to C at the end than halfway",
+                    holds=abs(raw[1.0]) < abs(raw[0.5]),
+                    measured=raw[1.0],
+                ),
+                *_exact_steps(path, C),
+            ),
+        )
+
+    return verdict("direction-law", paths, read, unit="of C")
+
+
+def _exact_steps(path: Path, C: float) -> tuple[Assumption, ...]:
+    """Descent's last exact step, beside what the law's remainder may be there."""
+    if path.last_exact is None:
+        return ()
+    at = int(np.searchsorted(path.log_time, path.last_exact, side="right")) - 1
+    s = float(path.log_time[at])
+    off = abs(float(np.tan(path.angle[at])) * (s + path.offset) / C - 1)
+    return (
+        Assumption(
+            name="the last exact step is as near to the law as its remainder allows",
+            holds=off <= path.instance.remainder(s) / min(C, 1.0),
+            measured=off,
+        ),
+    )
+
+
+def _raw(path: Path, C: float, share: float) -> float:
+    at = path.index(share)
+    return float(path.angle[at] * path.log_time[at] / C - 1)
+
+
+def loss_law(paths: Sequence[Path]) -> Verdict:
+    """`t L(w) -> 1 / gamma^2`, with t the time of that L: no weights, no n."""
+
+    def read(path: Path) -> Reading:
+        late, left = _late(path)
+        off = np.abs(2 * math.log(path.instance.gamma) + path.log_time[late] + path.log_loss[late])
+        return Reading(measured=float(off.max()), slack=left + path.log_loss_error)
+
+    return verdict("loss-law", paths, read, unit="log of gamma^2 t L")
+
+
+def residual_identity(paths: Sequence[Path]) -> Verdict:
+    """`gamma^2 t c_i |l'(z_i'w)|` tends to the multipliers of the balance solution: `sum_i p_i z_i = gamma u`."""
+
+    def read(path: Path) -> Reading:
+        i = path.instance
+        shares = np.exp(path.log_shares[-1])
+        left = i.remainder(float(path.log_time[-1])) + path.log_loss_error
+        pull = float(np.linalg.norm(shares @ (i.Z / i.gamma) - i.u))
+        if i.shares is None:
+            return Reading(measured=pull, slack=left, details={"sum": pull})
+        return Reading(
+            measured=max(pull, float(np.abs(shares - i.shares).max())),
+            slack=left,
+            details={"sum": pull, "shares": shares[i.support].tolist(), "rows": i.support.tolist()},
+        )
+
+    return verdict("residual-identity", paths, read, unit="of a sum of one")
