@@ -40,6 +40,21 @@ SYSTEMS: dict[str, Entry] = {
         "NegativeShiftedDescent",
         "negative-shifted descent: how far beyond negative ridge does it pay to go?",
     ),
+    "early-alignment": Entry(
+        "omegalimit.catalogue.classification.early_alignment",
+        "EarlyAlignment",
+        "early alignment: how long until a linear classifier points along the maximum margin?",
+    ),
+    "smoothed-sign-descent": Entry(
+        "omegalimit.catalogue.classification.smoothed_sign_descent",
+        "SmoothedSignDescent",
+        "smoothed sign descent: which maximum margin between l2 and l-infinity does it select?",
+    ),
+    "early-stopping": Entry(
+        "omegalimit.catalogue.classification.early_stopping",
+        "EarlyStopping",
+        "early stopping: how long should gradient descent train a classifier on noisy labels?",
+    ),
 }
 
 

@@ -1,0 +1,367 @@
+"""Claims of `early_stopping` that are statistics over samples: means of logs, and slopes in n, with 95% intervals."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ...claims import Assumption, Kind, Verdict
+from ._stopping_draws import Run, Setting, log, logs
+
+LOSS = "logistic"
+GROWTH = 0.1
+"""An exponent of n is a growth (or, negative, a fall) from here on: less is a quarter over a decade of sizes."""
+
+FLOOR = 10.0
+"""How many times the oracle's excess an interpolator has at least, in the default configuration."""
+
+WORSE = 3.0
+"""The same for the best of all interpolators, at the largest size."""
+
+Runs = Mapping[int, Sequence[Run]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean or a slope, and half the length of its 95% interval; infinite where there is none."""
+
+    value: float
+    half: float
+
+
+def combination(*parts: tuple[float, np.ndarray]) -> Interval:
+    """`sum_k c_k mean(x_k)` of independent samples x_k, by Welch and Satterthwaite."""
+    if any(x.size == 0 for _, x in parts):
+        return Interval(math.nan, math.inf)
+    value = math.fsum(c * float(np.mean(x)) for c, x in parts)
+    if any(x.size < 2 for _, x in parts) or not math.isfinite(value):
+        return Interval(value, math.inf)
+    shares = [c * c * float(np.var(x, ddof=1)) / x.size for c, x in parts]
+    total = math.fsum(shares)
+    if total == 0:
+        return Interval(value, 0.0)
+    degrees = total**2 / math.fsum(v * v / (x.size - 1) for v, (_, x) in zip(shares, parts, strict=True))
+    return Interval(value, student(degrees) * math.sqrt(total))
+
+
+def compared(some: Sequence[Run], first: Callable[[Run], float], second: Callable[[Run], float]) -> Interval:
+    """Mean of `first` less that of `second`, both numbers of a run: paired where every run has both, else by Welch."""
+    x, y = (np.array([float(of(run)) for run in some]) for of in (first, second))
+    if not np.isnan(x - y).any():
+        return combination((1.0, x - y))
+    return combination((1.0, x[~np.isnan(x)]), (-1.0, y[~np.isnan(y)]))
+
+
+def slope(runs: Runs, of: Callable[[Run], float]) -> Interval:
+    """Least-squares slope of `log of(run)` on log n over all samples for which there is a number."""
+    pairs = [(math.log(n), log) for n, some in runs.items() for log in logs([of(run) for run in some])]
+    x, y = np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])
+    if y.size < 3 or not np.isfinite(y).all() or np.ptp(x) == 0:
+        return Interval(math.nan, math.inf)
+    centred = x - x.mean()
+    found = float(centred @ y / (centred @ centred))
+    left = y - y.mean() - found * centred
+    error = math.sqrt(float(left @ left) / (y.size - 2) / float(centred @ centred))
+    return Interval(found, student(y.size - 2) * error)
+
+
+def student(degrees: float) -> float:
+    """The 97.5% point of Student's t."""
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+    return float(stdtrit(degrees, 0.975))
+
+
+def oracle(run: Run) -> float:
+    """The least excess along the path."""
+    return run.oracle
+
+
+def geometric(runs: Runs, of: Callable[[Run], float]) -> list[float | None]:
+    """Geometric mean at each n; `None` where there is no number."""
+    found = [logs([of(run) for run in some]) for some in runs.values()]
+    return [math.exp(float(np.mean(x))) if x.size and np.isfinite(x).all() else None for x in found]
+
+
+def conditions_of(setting: Setting, runs: Runs) -> tuple[Assumption, ...]:
+    """The theorem's conditions, as far as the abstract names them, as they are here."""
+    m, most = setting.mixture, max(runs)
+    rank = setting.effective_rank
+    return (
+        Assumption(name="labels are flipped: p > 0", holds=m.flips > 0, measured=m.flips),
+        Assumption(name="more directions than rows: d > n", holds=m.d > most, measured=float(m.d)),
+        Assumption(name="falling spectrum: tr(Sigma)/lam_1 below every n", holds=rank < min(runs), measured=rank),
+    )
+
+
+def judged(claim: str, kind: Kind, setting: Setting, runs: Runs, **rest) -> Verdict:
+    """A verdict on these samples: what they are goes into the details."""
+    m = setting.mixture
+    about = {
+        "sizes": list(runs),
+        "draws": [len(some) for some in runs.values()],
+        "flips": m.flips,
+        "r": m.r,
+        "d": m.d,
+        "effective_rank": setting.effective_rank,
+    }
+    rest["details"] = {**about, **rest.get("details", {})}
+    found: Interval | None = rest.pop("found", None)
+    if found is not None:
+        rest |= {"measured": found.value, "slack": found.half}
+    if not rest["slack"] >= 0:
+        rest["slack"] = math.inf
+    return Verdict(
+        claim=claim,
+        parametrisation=setting.name,
+        loss=LOSS,
+        kind=kind,
+        assumptions=(*conditions_of(setting, runs), *rest.pop("more", ())),
+        **rest,
+    )
+
+
+def below(found: Interval, bound: float) -> bool | None:
+    """Whether the number is below the bound: `None` where the interval straddles it, or there is none."""
+    if found.value + found.half < bound:
+        return True
+    return False if found.value - found.half > bound else None
+
+
+# -- the stopped path -------------------------------------------------------------------------------------------------
+
+
+def oracle_excess_falls(setting: Setting, runs: Runs, *, of: Callable[[Run], float] = oracle) -> Verdict:
+    """`oracle-excess-falls`: the least excess along the path falls with n.
+
+    Measured: the slope of its log on log n over all samples, below 0. Where the path was still improving at its end in
+    most samples of the largest size, what is found is not its least. The rate of a heuristic stands in the details,
+    not as a gate. `of`: another excess, for a counter-instance.
+    """
+    found = slope(runs, of)
+    return judged(
+        "oracle-excess-falls",
+        Kind.UPPER,
+        setting,
+        runs,
+        found=found,
+        bound=0.0,
+        unit="exponent of n",
+        undecided=_still_improving(runs),
+        details={
+            "excess": geometric(runs, of),
+            "heuristic_rate": setting.rate,
+            "heuristic_exponent": setting.exponent if math.isfinite(setting.exponent) else None,
+        },
+    )
+
+
+def _still_improving(runs: Runs) -> str | None:
+    """That the path was too short at the largest size to have a best time; `None` when it was long enough."""
+    last = [run.best == len(run.marks) - 1 for run in runs[max(runs)]]
+    if 2 * sum(last) <= len(last):
+        return None
+    return f"in {sum(last)} of {len(last)} samples of the largest size the path still improved at its last step."
+
+
+def stopping_time_grows(setting: Setting, runs: Runs) -> Verdict:
+    """`stopping-time-grows`: the time of least excess (steps times their size) grows like a power of n.
+
+    Measured: the slope of its log on log n, at least 0.1. A best time at the first step bounds the time from above
+    only, which makes the slope too small; where most samples of the largest size have it there, or at the last step,
+    no growth can be seen.
+    """
+    found = slope(runs, lambda run: math.exp(run.log_time[run.best]))
+    first = [run.best == 0 for run in runs[max(runs)]]
+    early = f"in {sum(first)} of {len(first)} samples of the largest size the first step is the best: none is shorter."
+    return judged(
+        "stopping-time-grows",
+        Kind.LOWER,
+        setting,
+        runs,
+        found=found,
+        bound=GROWTH,
+        unit="exponent of n",
+        undecided=early if 2 * sum(first) > len(first) else _still_improving(runs),
+        details={
+            "time": geometric(runs, lambda run: math.exp(run.log_time[run.best])),
+            "steps": [float(np.median([run.marks[run.best] for run in some])) for some in runs.values()],
+            "at_first_step": [float(np.mean([run.best == 0 for run in some])) for some in runs.values()],
+            "at_last_step": [
+                float(np.mean([run.best == len(run.marks) - 1 for run in some])) for some in runs.values()
+            ],
+        },
+    )
+
+
+# -- interpolation ----------------------------------------------------------------------------------------------------
+
+
+def interpolator_floor(setting: Setting, runs: Runs, *, of: Callable[[Run], float] = oracle) -> Verdict:
+    """`interpolator-floor`: the maximum-margin classifier's excess does not fall with n, and is 10 times the oracle's.
+
+    Measured: the log of the ratio of geometric means, at the n at which it (less its slack) is least. The maximum
+    margin is certified, and counts with the least excess that its certificate leaves to it. That it does not fall is
+    a condition: its slope in n is above -0.1. `of`: what is compared with, for a counter-instance.
+    """
+    ratios = {
+        n: compared(some, lambda run: log(run.margin_excess), lambda run: log(of(run))) for n, some in runs.items()
+    }
+    sought, counted = _sought(runs), _counted(runs, lambda run: run.margin_excess)
+    at = min(ratios, key=lambda n: ratios[n].value - ratios[n].half if math.isfinite(ratios[n].half) else -math.inf)
+    trend = slope(runs, lambda run: run.margin_excess)
+    falls = below(trend, -GROWTH)
+    errors = [run.margin_error / run.margin_angle for some in runs.values() for run in some if run.margin_angle > 0]
+    return judged(
+        "interpolator-floor",
+        Kind.LOWER,
+        setting,
+        runs,
+        found=ratios[at],
+        bound=math.log(FLOOR),
+        unit="log of the ratio of excesses",
+        undecided=None
+        if sought == counted
+        else f"the maximum margin was certified on {sum(counted)} of {sum(sought)} samples.",
+        conditions=(
+            Assumption(
+                name="its excess does not fall: slope in n above -0.1",
+                holds=None if falls is None else not falls,
+                measured=trend.value,
+            ),
+        ),
+        details={
+            "at_n": at,
+            "ratio": [_exp(ratio.value) for ratio in ratios.values()],
+            "excess": geometric(runs, lambda run: run.margin_excess),
+            "slope": [trend.value, trend.half],
+            "interpolators": counted,
+            "largest_relative_error_of_the_angle": max(errors, default=None),
+        },
+    )
+
+
+def best_interpolator_grows(setting: Setting, runs: Runs) -> Verdict:
+    """`best-interpolator-grows`: the least excess that any linear interpolator can have grows with n.
+
+    It is found knowing mu and Sigma, as a projection onto a cone, exactly. (In whitened coordinates, which is why its
+    distribution depends on n, d, r and p, but not on the spectrum: derived here.) Measured: the slope of its log on log
+    n, at least 0.1. Conditions: at the smallest size it is better than the oracle's stopped path, at the second largest
+    worse: the two cross in between.
+    """
+    found = slope(runs, lambda run: run.best_excess)
+    sizes = list(runs)
+    early, late = sizes[0], sizes[-2] if len(sizes) > 2 else sizes[-1]
+    better, worse = below(_against(runs[early]), 0.0), below(_against(runs[late]), 0.0)
+    return judged(
+        "best-interpolator-grows",
+        Kind.LOWER,
+        setting,
+        runs,
+        found=found,
+        bound=GROWTH,
+        unit="exponent of n",
+        conditions=(
+            Assumption(
+                name=f"at n = {early} it is better than the stopped path",
+                holds=better,
+                measured=_exp(_against(runs[early]).value),
+            ),
+            Assumption(
+                name=f"at n = {late} it is worse",
+                holds=None if worse is None else not worse,
+                measured=_exp(_against(runs[late]).value),
+            ),
+        ),
+        details={
+            "excess": geometric(runs, lambda run: run.best_excess),
+            "interpolators": _counted(runs, lambda run: run.best_excess),
+            "largest_gap_of_the_signal": max((run.best_gap for some in runs.values() for run in some), default=0.0),
+        },
+    )
+
+
+def best_interpolator_loses(setting: Setting, runs: Runs, *, of: Callable[[Run], float] = oracle) -> Verdict:
+    """`best-interpolator-loses`: at the largest size every linear interpolator has 3 times the oracle's excess.
+
+    Measured: the log of the ratio of geometric means, best interpolator over stopped path. `of`: what is compared with,
+    for a counter-instance.
+    """
+    return judged(
+        "best-interpolator-loses",
+        Kind.LOWER,
+        setting,
+        runs,
+        found=_against(runs[max(runs)], of),
+        bound=math.log(WORSE),
+        unit="log of the ratio of excesses",
+        details={"ratio": [_exp(_against(some, of).value) for some in runs.values()]},
+    )
+
+
+def _against(some: Sequence[Run], of: Callable[[Run], float] = oracle) -> Interval:
+    return compared(some, lambda run: log(run.best_excess), lambda run: log(of(run)))
+
+
+def _sought(runs: Runs) -> list[int]:
+    return [sum(run.sought for run in some) for some in runs.values()]
+
+
+def _counted(runs: Runs, of: Callable[[Run], float]) -> list[int]:
+    return [int(np.sum([math.isfinite(of(run)) for run in some])) for some in runs.values()]
+
+
+def _exp(value: float) -> float | None:
+    return math.exp(value) if math.isfinite(value) else None
+
+
+# -- hold-out ---------------------------------------------------------------------------------------------------------
+
+
+def hold_out(setting: Setting, runs: Runs, *, criterion: str = "error") -> Verdict:
+    """`hold-out`: stopping by a share of the rows is nearer to the oracle than to interpolation, in logs.
+
+    The time is chosen by the error on the rows held out of a run on the others (the earliest of equal ones), and the
+    run on all rows is stopped there. Measured: the log of its excess over the geometric mean of the oracle's and the
+    maximum margin's, at the n at which it is largest; at most 0. Choosing by the loss stands in the details.
+    `criterion`: another one, for a counter-instance.
+    """
+    found = {
+        n: compared(
+            some,
+            lambda run: log(_stopped(run, criterion)) - 0.5 * log(run.oracle),
+            lambda run: 0.5 * log(run.margin_excess),
+        )
+        for n, some in runs.items()
+    }
+    at = max(found, key=lambda n: found[n].value + found[n].half if math.isfinite(found[n].half) else math.inf)
+    return judged(
+        "hold-out",
+        Kind.UPPER,
+        setting,
+        runs,
+        found=found[at],
+        bound=0.0,
+        unit="log of the excess over the middle",
+        more=(Assumption(name="chosen on rows that were not trained on", holds=criterion != "train"),),
+        details={
+            "at_n": at,
+            "rows": [max(1, round(setting.held_out * n)) for n in runs],
+            "excess": geometric(runs, lambda run: _stopped(run, criterion)),
+            "over_oracle": _over_oracle(runs, criterion),
+            "over_oracle_by_loss": _over_oracle(runs, "loss"),
+        },
+    )
+
+
+def _stopped(run: Run, criterion: str) -> float:
+    return float(run.excess[run.chosen(criterion)])
+
+
+def _over_oracle(runs: Runs, criterion: str) -> list[float | None]:
+    """Geometric means of the excess that hold-out gets over the oracle's."""
+    return [
+        _exp(float(np.mean(logs([_stopped(run, criterion) for run in some]) - logs([run.oracle for run in some]))))
+        for some in runs.values()
+    ]
