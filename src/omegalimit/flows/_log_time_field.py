@@ -63,7 +63,11 @@ class LogTimeField(DenseAutonomous):
         _, bend = self._weights_at(y)
         size = float(np.abs(y[:-1]).max())
         slow = 1 / max(float(-bend.min()), 1e-300)
-        return max(1.0, min(size, slow), 64 * EPS / self.tol * size)
+        return max(1.0, size / max(float(y[-1]), 1.0), min(size, slow), 64 * EPS / self.tol * size)
+
+    def tolerance(self, y: Float[np.ndarray, " N"]) -> float:
+        """The largest error of a step that ends at y, as the length of the error of the weights."""
+        return self.tol * self.unit(y) * math.sqrt(y.size - 1)
 
     def weights(self, y: Float[np.ndarray, "T N"]) -> Float[np.ndarray, "T d"]:
         """The weights, in the units of the rows."""

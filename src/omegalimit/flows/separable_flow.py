@@ -243,7 +243,7 @@ def flow_of_rows(
     with one_blas_thread():
         integrator = StiffIntegrator(field, np.zeros(field.Z.shape[1] + 1), tol=tol)
         last = field.clock(until_log_time)
-        kept, is_explicit, errors, ending = [integrator.y.copy()], [], [0.0], None
+        kept, is_explicit, errors, ending, away = [integrator.y.copy()], [], [0.0], None, math.inf
         while ending is None:
             if last - integrator.y[-1] <= 4 * EPS * last:
                 ending = SeparableEnding.TIME_REACHED
@@ -254,8 +254,8 @@ def flow_of_rows(
             else:
                 kept.append(integrator.y.copy())
                 is_explicit.append(integrator.explicit is not None)
-                errors.append(tol * field.unit(integrator.y))
-                ending = _cancelled(field, integrator.y)
+                errors.append(field.tolerance(integrator.y))
+                ending, away = _cancelled(field, integrator.y, away)
     states = np.array(kept)
     log_time = field.log_time(states[:, -1])
     if ending is SeparableEnding.TIME_REACHED:
@@ -270,21 +270,29 @@ def flow_of_rows(
             cpu_seconds=time.process_time() - began,
         ),
         tol=tol,
-        margin_error=np.cumsum(errors) * math.sqrt(field.Z.shape[1]),
+        margin_error=np.cumsum(errors),
         _field=field,
         _y=states,
         _is_explicit=is_explicit,
     )
 
 
-def _cancelled(field: LogTimeField, y: Float[np.ndarray, " N"]) -> SeparableEnding | None:
-    """Whether the pulls of the rows cancel: at a minimiser, or in rows that bury what pulls the others."""
+def _cancelled(
+    field: LogTimeField, y: Float[np.ndarray, " N"], before: float
+) -> tuple[SeparableEnding | None, float]:
+    """Whether the pulls of the rows cancel: at a minimiser, or in rows that bury what pulls the others.
+
+    With Newton's step from here, in margins; `before` is the one from the last state. At a minimiser it falls to what
+    the steps' errors leave of it, where the flow is fast enough to be held, and then no further.
+    """
     left = field.balance(y)
     if left > _FEW:
-        return None
-    if field.newton_step(y) > _NEAR:
-        return SeparableEnding.HORIZON
-    return SeparableEnding.SETTLED if left <= _NONE else None
+        return None, math.inf
+    away = field.newton_step(y)
+    if away > _NEAR:
+        return SeparableEnding.HORIZON, away
+    arrived = left <= _NONE or (away <= field.tolerance(y) and away >= before / 2)
+    return SeparableEnding.SETTLED if arrived else None, away
 
 
 def _advance(integrator: StiffIntegrator, v: float) -> None:

@@ -28,6 +28,7 @@ from ...models import (
     MergedDiagonalAttention,
 )
 from ...problem import AttentionProblem
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _counters
 from ._arrays import arrays
@@ -126,11 +127,11 @@ class SoftmaxAttention(AbstractSystem):
 
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("L", 2), ("d", 1), ("seed", 0)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         if self.n * self.L * self.d > 10**8:
             raise ValueError(f"n x L x d = {self.n} x {self.L} x {self.d} is too large to be made; take less than 1e8.")
         if self.inner is not None:
-            _check_whole("inner", self.inner, 1)
+            check_whole("inner", self.inner, 1)
         if not 1e-60 <= self.scale <= 1e3:
             raise ValueError(f"`scale` must lie between 1e-60 and 1e3; got {self.scale!r}.")
         if not 10 <= self.cap <= 1e8:
@@ -167,9 +168,7 @@ class SoftmaxAttention(AbstractSystem):
         names = ("tokens", "n", "L", "d") if self.data is not None else of_size
         if self.weights is not None:
             names = (*names, "parametrisation", "inner", "scale", "cap", "log10_time")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != defaults[name]]
-        return [f"not used with these data or weights: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "with these data or weights")
 
     def planted(self) -> tuple[TokenData, dict[str, Any]]:
         """The first draw of planted tokens whose limits can tell the norms apart; the number of draws is reported.
@@ -434,8 +433,3 @@ def _each_norm(full: Limits, diagonal: Limits):
 def _share(progress: Progress, label: str, at: float, share: float) -> Callable[[str, float], None]:
     """A `Progress` for a part of the work that begins at `at` and is `share` of the whole."""
     return lambda text, fraction: progress(f"{label}: {text}" if text != label else label, at + share * fraction)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

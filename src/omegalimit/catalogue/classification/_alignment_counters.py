@@ -14,6 +14,7 @@ from ...flows.separable_flow import separable_flow
 from ...limits import MaxMargin
 from ...losses import PolynomialTail
 from ...solvers import solve
+from .._options import unused_by_counter
 from .._system import Counter, Findings, Progress
 from . import _alignment_claims as claims
 from . import _alignment_times as times
@@ -110,13 +111,13 @@ def _findings(function: "Check", system: "EarlyAlignment") -> Callable[[Progress
         if system.data is not None:
             raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
         own = type(system)(seed=system.seed)
-        fields = dataclasses.fields(system)
-        unused = [f.name for f in fields if f.name != "seed" and getattr(system, f.name) != f.default]
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
-        ignored = [f"not used by a counter-instance, which has options of its own: {options}."] if unused else []
         with one_blas_thread():
             verdicts, notes = function(own)
-            return Findings(verdicts=tuple(verdicts), settings=dataclasses.asdict(own), notes=(*notes, *ignored))
+            return Findings(
+                verdicts=tuple(verdicts),
+                settings=dataclasses.asdict(own),
+                notes=(*notes, *unused_by_counter(system, "options")),
+            )
 
     return check
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._threads import one_blas_thread
 from ...claims import Verdict
+from .._options import unused_by_counter
 from .._system import Counter, Findings, Progress
 from ._sign_claims import barrier_limit, envelope, kl_recursion, observed_rate, plain_envelope, primal_dual
 from ._sign_ends import LABEL, crossovers, fixed_eps_crossover, l2_endpoint, linf_endpoint
@@ -132,9 +133,7 @@ def _findings(function: "Check", system: "SmoothedSignDescent") -> Callable[[Pro
     def check(progress: Progress) -> Findings:
         if system.data is not None:
             raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
-        own, fields = sized(system), dataclasses.fields(system)
-        unused = [f.name for f in fields if f.name != "seed" and getattr(system, f.name) != f.default]
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        own = sized(system)
         progress("runs", 0.0)
         with one_blas_thread():
             verdicts = tuple(function(own))
@@ -142,7 +141,7 @@ def _findings(function: "Check", system: "SmoothedSignDescent") -> Callable[[Pro
         return Findings(
             verdicts=verdicts,
             settings=dataclasses.asdict(own),
-            notes=(f"not used by a counter-instance, which has rows of its own: {options}.",) if unused else (),
+            notes=unused_by_counter(system, "rows"),
         )
 
     return check

@@ -8,6 +8,7 @@ from typing import ClassVar
 from ..._threads import one_blas_thread
 from ...claims import Verdict
 from ...data.classification_generators import pushed_gaussians
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _alignment_claims as claims
 from . import _alignment_counters, _alignment_user
@@ -116,7 +117,7 @@ class EarlyAlignment(AbstractSystem):
 
     def __post_init__(self) -> None:
         for name, least in (("n", 2), ("d", 2), ("seed", 0), ("steps", 10)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         if self.n * self.d > MOST_ENTRIES:
             raise ValueError(f"{self.n} x {self.d} rows are too many numbers: take at most {MOST_ENTRIES}.")
         if self.steps > MOST_STEPS:
@@ -232,17 +233,9 @@ class EarlyAlignment(AbstractSystem):
             if self.data is None
             else ("n", "d", "push", "seed", "step_sizes")
         )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != defaults[name]]
-        where = "without `--data`" if self.data is None else "with `--data`"
-        return [f"not used {where}: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "without `--data`" if self.data is None else "with `--data`")
 
     @property
     def counters(self) -> Mapping[str, Counter]:
         """The counter-instances by name; each breaks one assumption of the default run."""
         return _alignment_counters.counters(self)
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ..._threads import one_blas_thread
 from ...claims import Verdict
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _stopping_counters
 from ._stopping_arrays import arrays
@@ -110,9 +111,9 @@ class EarlyStopping(AbstractSystem):
         for name in ("sizes", "polynomial", "exponential", "eigenvalues"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, least in (("dim", 2), ("draws", 2), ("interpolators", 2), ("n_steps", 2), ("seed", 0)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         for size in self.sizes:
-            _check_whole("sizes", size, 8)
+            check_whole("sizes", size, 8)
         if len(set(self.sizes)) < 2:
             raise ValueError(f"`sizes` needs two numbers at least, to see a slope; got {self.sizes!r}.")
         if max(self.sizes) * self.dim > MOST_ENTRIES:
@@ -229,10 +230,7 @@ class EarlyStopping(AbstractSystem):
         """A sentence on options that were set and have no part in the run."""
         if not self.eigenvalues and self.spectrum is None:
             return []
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        names = ("polynomial", "exponential", "dim")
-        unused = [f"--{name}" for name in names if getattr(self, name) != defaults[name]]
-        return [f"not used with a spectrum of your own: {', '.join(unused)}."] if unused else []
+        return unused(self, ("polynomial", "exponential", "dim"), "with a spectrum of your own")
 
     @property
     def counters(self) -> Mapping[str, Counter]:
@@ -259,8 +257,3 @@ def _slopes(setting: Setting, verdicts: list[Verdict]) -> list[str]:
         f"{setting.name}: the oracle's excess falls like n^{v.measured:.2f} (+- {v.slack:.2f}); rate of the heuristic: "
         f"{setting.rate}{beside}. Reported, not judged."
     ]
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

@@ -12,6 +12,7 @@ from ...claims import Verdict
 from ...data.classification import ClassificationData
 from ...data.classification_files import load_classification
 from ...data.classification_generators import sign_gaussians
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _sign_counters, _sign_diagnostics, _sign_table
 from ._sign_arrays import crossover_arrays, path_arrays, run_arrays
@@ -118,7 +119,7 @@ class SmoothedSignDescent(AbstractSystem):
         for name, least in (
             *(("n", 2), ("d", 1), ("seed", 0), ("n_steps", LEAST_STEPS), ("optimiser_steps", LEAST_STEPS)),
         ):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         for name in ("kappas", "coarse", "eps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.kappas:
@@ -300,10 +301,7 @@ class SmoothedSignDescent(AbstractSystem):
     def ignored_options(self) -> list[str]:
         """A sentence on options that were set and have no part in the run."""
         names = ("target", "positive", "intercept") if self.data is None else ("n", "d")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != defaults[name]]
-        where = "without `--data`" if self.data is None else "with `--data`"
-        return [f"not used {where}: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "without `--data`" if self.data is None else "with `--data`")
 
     @property
     def counters(self) -> Mapping[str, Counter]:
@@ -343,8 +341,3 @@ def _told(setting: Setting, *, intercept: bool) -> list[str]:
         f"separable through the origin{with_ones}: the largest l-infinity margin is gamma_inf = {gamma:.6g}, "
         f"the largest Euclidean one {l2:.6g}, both certified."
     ]
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

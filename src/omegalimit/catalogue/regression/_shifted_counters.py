@@ -9,6 +9,7 @@ import numpy as np
 from ..._threads import one_blas_thread
 from ...claims import Verdict
 from ...data.spike_designs import power_tail
+from .._options import unused_by_counter
 from .._system import Counter, Findings, Progress
 from ._shifted_experiment import Draw, draw_seed, flat_setting
 from ._shifted_filters import (
@@ -144,14 +145,12 @@ def _findings(function: "Check", system: "NegativeShiftedDescent") -> Callable[[
     def check(progress: Progress) -> Findings:
         if system.data is not None:
             raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
-        own, fields = sized(system), dataclasses.fields(system)
-        unused = [f.name for f in fields if f.name != "seed" and getattr(system, f.name) != f.default]
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        own = sized(system)
         with one_blas_thread():
             return Findings(
                 verdicts=tuple(function(own, progress)),
                 settings=dataclasses.asdict(own),
-                notes=(f"not used by a counter-instance, which has sizes of its own: {options}.",) if unused else (),
+                notes=unused_by_counter(system, "sizes"),
             )
 
     return check

@@ -10,6 +10,7 @@ import xarray as xr
 
 from ...claims import Verdict
 from ...data import RegressionData, tied_regression
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _diagonal_counters
 from ._diagonal_arrays import rate_arrays, saddle_arrays
@@ -111,7 +112,7 @@ class DiagonalNetworks(AbstractSystem):
 
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("d", 1), ("sparsity", 1), ("seed", 0), ("depth", 2)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         if self.depth > 8:
             raise ValueError(f"`depth` must be at most 8; got {self.depth!r}.")
         if self.sparsity > self.d:
@@ -282,9 +283,7 @@ class DiagonalNetworks(AbstractSystem):
             names |= {"n", "d", "sparsity"}
         if self.data is None:
             names |= {"target"}
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{f.replace('_', '-')}" for f in defaults if f in names and getattr(self, f) != defaults[f]]
-        return [f"not used in this run: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "in this run")
 
     def not_applicable(self, verdicts: Sequence[Verdict]) -> dict[str, str]:
         """The claims that were left out, each with its reason."""
@@ -345,8 +344,3 @@ def _remarks(e: Experiment) -> list[str]:
     if not e.flow.is_limit:
         said.append(f"{e.label}: {e.flow.ending}: {e.flow.reason}")
     return said
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

@@ -8,6 +8,7 @@ from typing import ClassVar
 from ..._threads import one_blas_thread
 from ...claims import Verdict
 from ...data.spike_designs import Tail
+from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _shifted_counters, _shifted_user
 from ._shifted_arrays import arrays
@@ -131,11 +132,11 @@ class NegativeShiftedDescent(AbstractSystem):
 
     def __post_init__(self) -> None:
         for name, least in (("n", 20), ("draws", 2), ("shifts", 2), ("times", 2), ("seed", 0)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         object.__setattr__(self, "head", tuple(self.head))
         object.__setattr__(self, "sizes", tuple(self.sizes))
         for size in self.sizes:
-            _check_whole("sizes", size, 20)
+            check_whole("sizes", size, 20)
         if len(set(self.sizes)) < 2:
             raise ValueError(f"`sizes` needs two numbers at least, to see a growth; got {self.sizes!r}.")
         if (most := max(self.n, *self.sizes)) ** 2 > MOST_ENTRIES:
@@ -264,17 +265,9 @@ class NegativeShiftedDescent(AbstractSystem):
     def ignored_options(self) -> list[str]:
         """A sentence on options that were set and have no part in the run."""
         names = ("target", "held_out") if self.data is None else tuple(_shifted_user.UNUSED)
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != defaults[name]]
-        where = "without `--data`" if self.data is None else "with `--data`"
-        return [f"not used {where}: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "without `--data`" if self.data is None else "with `--data`")
 
     @property
     def counters(self) -> Mapping[str, Counter]:
         """The counter-instances by name; each breaks one assumption of the default run."""
         return _shifted_counters.counters(self)
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")

@@ -14,6 +14,7 @@ from ...data.measurement_files import load_measurements
 from ...data.measurement_generators import completion_measurements, gaussian_measurements
 from ...data.measurements import CommutingMeasurements, EntryMeasurements, Measurements, RankOneMeasurements
 from ...limits.quotient import spectral_start
+from .._options import unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _quadratic_counters
 from ._quadratic_arrays import run_arrays
@@ -312,9 +313,7 @@ class PositiveQuadraticNetworks(AbstractSystem):
         names = ("measurements", "n", "d") if self.data is not None else ()
         if self.data is None and self.measurements == "gaussian":
             names = ("scale",)
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        unused = [f"--{name}" for name in names if getattr(self, name) != defaults[name]]
-        return [f"not used with these data: {', '.join(unused)}."] if unused else []
+        return unused(self, names, "with these data")
 
     @property
     def counters(self) -> Mapping[str, Counter]:
