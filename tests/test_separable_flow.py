@@ -3,12 +3,17 @@
 import functools
 import math
 
+import jax
 import numpy as np
 import pytest
 import scipy.integrate
 import scipy.optimize
+import sklearn.datasets
 
 from _margins import s40
+from omegalimit._numerics import double_precision
+from omegalimit.flows._log_time_field import LogTimeField
+from omegalimit.flows._margin_rows import checked_rows
 from omegalimit.flows.separable_descent import DescentEnding, separable_descent, smoothness
 from omegalimit.flows.separable_flow import SeparableEnding, separable_flow
 from omegalimit.limits import MaxMargin
@@ -239,6 +244,90 @@ def test_a_start_far_on_the_wrong_side_comes_back():
     assert (np.diff(steep.path.log_loss) < 0).all()
 
 
+# Rows as they come: a margin that is 1e-4 of the longest row, columns in any units, many rows, many columns.
+
+
+@functools.cache
+def real(name):
+    if name == "wine":
+        found = sklearn.datasets.load_wine(return_X_y=True)
+        kept = found[1] < 2
+        X, y = found[0][kept], np.where(found[1][kept] == 0, 1.0, -1.0)
+    else:
+        X, labels = sklearn.datasets.load_breast_cancer(return_X_y=True)
+        X, y = (X - X.mean(axis=0)) / X.std(axis=0), np.where(labels == 1, 1.0, -1.0)
+    return y[:, None] * np.column_stack([X, np.ones(len(X))])
+
+
+@pytest.mark.parametrize("name", ["wine", "breast cancer"])
+def test_real_data_take_some_thousand_steps_and_keep_the_laws(name):
+    Z = real(name)
+    found = solve(MaxMargin("l2", rows=Z)).certificate
+    gamma, u = found.lower, found.point / np.linalg.norm(found.point)
+    assert gamma < 1e-4 * np.linalg.norm(Z, axis=1).max()
+    flow = separable_flow(Z)
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    # Held to 1e-10 in a margin that is 1e6, wine took 15000.
+    assert flow.cost.n_steps < 6000
+    assert flow.angle_error[-1] < 1e-8
+    alpha = np.exp(flow.path.log_residuals[-1])
+    assert (alpha[found.support].sum() / alpha.sum()) > 1 - 1e-6
+    np.testing.assert_allclose(alpha @ Z * gamma, u, atol=1e-7)
+    assert math.sqrt(alpha.sum()) * gamma == pytest.approx(1, abs=1e-7)
+
+
+def test_the_error_is_what_it_says_it_is_on_wine():
+    rough, exact = (separable_flow(real("wine"), until_log_time=5.0, tol=tol) for tol in (1e-8, 1e-11))
+    longest = np.linalg.norm(real("wine"), axis=1).max()
+    for s in (-5.0, 0.0, 5.0):
+        off = np.linalg.norm(rough.at(s) - exact.at(s)) * longest
+        bound = rough.margin_error[np.searchsorted(rough.log_time, s) - 1] + exact.margin_error[-1]
+        # Far below, as stiff motion forgets its errors.
+        assert 1e-7 * bound < off < bound
+
+
+def test_more_columns_than_rows_cost_what_the_rows_do():
+    """In the rows' span the flow is that of as many coordinates; its rows there are a triangular factor's."""
+    Z = np.random.default_rng(2).standard_normal((30, 900))
+    flow = separable_flow(Z)
+    assert flow.ending is SeparableEnding.TIME_REACHED
+    R = np.linalg.qr(Z.T)[1]
+    flat = separable_flow(R.T)
+    assert flow.cost.n_evaluations < 1.1 * flat.cost.n_evaluations
+    np.testing.assert_allclose(flow.path.margins[-1], flat.path.margins[-1], atol=ERROR)
+    # Nothing outside the span moves.
+    outside = flow.w[-1] - Z.T @ np.linalg.lstsq(Z.T, flow.w[-1])[0]
+    assert np.linalg.norm(outside) < 1e-13 * np.linalg.norm(flow.w[-1])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_slopes_are_those_of_the_loss(loss):
+    """Written out for the two losses; the loss itself and its derivative by JAX are the reference."""
+    m = np.concatenate([np.linspace(-40, 40, 801), [-1e5, -800.0, 0.0, 800.0, 1e5]])
+    with double_precision():
+        slope = np.asarray(LOSSES[loss].log_slope(m))
+        bend = np.asarray(jax.vmap(jax.grad(LOSSES[loss].log_slope))(m))
+    found = checked_rows(np.ones((1, 1)), None, loss).log_slopes(m)
+    np.testing.assert_allclose(found[0], slope, rtol=4e-16)
+    # JAX differentiates by e^(m - log(1 + e^m)), which loses the rounding of a number of up to 40.
+    np.testing.assert_allclose(found[1], bend, rtol=1e-14)
+
+
+@pytest.mark.parametrize("size", [0.0, 5.0, 60.0])
+def test_a_factorisation_solves_with_the_derivative(size):
+    """Late, most rows are left out of it: by less than rounding."""
+    rows = checked_rows(s40(), None, "logistic")
+    field = LogTimeField(rows, np.zeros(10), log_start=-math.inf, tol=1e-10)
+    y, b = np.append(size * margin_of_forty()[1], size), np.linspace(-1, 2, 11)
+    h = 1e-5
+    J = np.column_stack([(field.field(y + h * e) - field.field(y - h * e)) / (2 * h) for e in np.eye(11)])
+    np.testing.assert_allclose(field.jacobian(y), J, atol=1e-8 * max(1, np.abs(J).max()))
+    for shift in (0.3, 10.0):
+        np.testing.assert_allclose(
+            field.factor(y, shift)(b), np.linalg.solve(shift * np.eye(11) - field.jacobian(y), b), rtol=1e-10
+        )
+
+
 # Reading a path.
 
 
@@ -292,9 +381,40 @@ def test_without_a_margin_the_flow_settles_at_the_minimiser():
         lambda w: np.mean(np.logaddexp(0, -Z @ w)), np.zeros(5), jac=lambda w: -pull(Z, "logistic", w), tol=1e-14
     )
     np.testing.assert_allclose(flow.w[-1], found.x, atol=1e-6)
-    assert np.linalg.norm(pull(Z, "logistic", flow.w[-1])) < 1e-15
+    # Forty pulls, which sum up to one before they cancel, each rounded.
+    assert np.linalg.norm(pull(Z, "logistic", flow.w[-1])) < 2e-15
     np.testing.assert_array_equal(flow.at(1e6), flow.w[-1])
     assert math.isnan(flow.hitting(np.ones(5), 1e-3)[0])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_twelve_rows_settle_where_nothing_separates_them_and_only_there(loss, d):
+    """Some of these are separated by a direction: a linear program says which."""
+    for seed in range(8):
+        Z = np.random.default_rng(seed).standard_normal((12, d))
+        separable = scipy.optimize.linprog(np.zeros(d), A_ub=-Z, b_ub=-np.ones(12), bounds=(None, None)).success
+        flow = separable_flow(Z, loss=loss)
+        if separable:
+            assert flow.ending is SeparableEnding.TIME_REACHED
+            continue
+        assert flow.ending is SeparableEnding.SETTLED
+        # 1e-10 in the last steps' margins is what is left, beside pulls of order one.
+        slopes = SLOPE[loss](Z @ flow.w[-1])
+        assert np.linalg.norm(slopes @ Z) < 1e-9 * (slopes @ np.linalg.norm(Z, axis=1))
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e-5])
+def test_a_minimiser_far_away_is_waited_for(unit):
+    """In other units of one column the minimiser is the same but for that unit; the flow takes 1/unit^2 as long."""
+    Z = np.random.default_rng(1).standard_normal((40, 3))
+    near = separable_flow(Z)
+    far = separable_flow(Z * [1, 1, unit])
+    assert far.ending is SeparableEnding.SETTLED
+    assert far.log_time[-1] > near.log_time[-1] + 1.5 * math.log(1 / unit)
+    assert np.linalg.norm(far.w[-1]) > 0.01 / unit
+    # The step's error is 1e-10 of w at most, over some units of log time.
+    np.testing.assert_allclose(far.w[-1] * [1, 1, unit], near.w[-1], atol=1e-8)
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.3])

@@ -6,15 +6,24 @@ the motion however late it is. Run from a later time T0 on, `t = T0 + t0 (e^v - 
 time in which the slope of the loss changes by its own size at the start, or T0 where that is later.
 
 The integrator wants a field without a time: v is one more coordinate, with `dv/dv = 1`.
+
+What an evaluation costs, for m = min(n, d) coordinates: 4 n m flops and n exponentials; a factorisation, for the k rows
+that bend: k m^2 + m^3/3.
 """
 
+import functools
 import math
 
 import numpy as np
+import scipy.linalg
 from jaxtyping import Float
 
 from ._margin_rows import EPS, MarginRows
-from ._stiff import DenseAutonomous
+from ._stiff import DenseAutonomous, Solve
+
+_potrf, _potrs = scipy.linalg.get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+# Rows that bend so little of what a step sees are left out of its derivative; most are, once their margins have grown.
+_UNSEEN = 1e-13
 
 
 class LogTimeField(DenseAutonomous):
@@ -28,22 +37,26 @@ class LogTimeField(DenseAutonomous):
         n, d = rows.Z.shape
         self.basis, self.Z = (None, rows.Z) if d <= n else _row_space(rows.Z)
         self.tol, self.start_margins = tol, rows.Z @ start
+        self._squares = rows.lengths**2
         slope, _ = rows.log_slopes(self.start_margins)
         with np.errstate(divide="ignore"):
             sizes = rows.log_c + slope + 2 * np.log(rows.lengths)
         self.log_t0 = max(-float(np.logaddexp.reduce(sizes)), log_start)
         self._shift = rows.log_c + self.log_t0
-        self._y, self._p, self._bend = None, np.empty(n), np.empty(n)
+        self._y, self._p, self._bend, self._pull = None, np.empty(n), np.empty(n), None
 
     def _weights_at(self, y: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         """`p` and `d log(-l') / dm`. The integrator asks for the field and its derivative at the same place."""
         if self._y is None or not np.array_equal(y, self._y):
             slope, bend = self.rows.log_slopes(self.start_margins + self.Z @ y[:-1])
-            self._y, self._p, self._bend = y.copy(), np.exp(self._shift + slope + y[-1]), bend
+            self._y, self._p, self._bend, self._pull = y.copy(), np.exp(self._shift + slope + y[-1]), bend, None
         return self._p, self._bend
 
     def field(self, y: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-        return np.append(self._weights_at(y)[0] @ self.Z, 1.0)
+        p, _ = self._weights_at(y)
+        if self._pull is None:
+            self._pull = np.append(p @ self.Z, 1.0)
+        return self._pull.copy()
 
     def jacobian(self, y: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N N"]:
         p, bend = self._weights_at(y)
@@ -52,14 +65,32 @@ class LogTimeField(DenseAutonomous):
         J[:-1, -1] = p @ self.Z
         return J
 
+    def factor(self, y: Float[np.ndarray, " N"], shift: float) -> Solve:
+        """By the triangular factor of `shift + Z'PZ`, which is positive definite: the loss is convex, and the clock's
+        equation stands alone."""
+        p, bend = self._weights_at(y)
+        curvature = -p * bend
+        if not (curvature >= 0).all():
+            return super().factor(y, shift)
+        seen = curvature * self._squares > _UNSEEN * shift / len(p)
+        Z = self.Z[seen]
+        M = (Z.T * curvature[seen]) @ Z
+        M.flat[:: y.size] += shift
+        # Transposed, a matrix in C's order is one in Fortran's, and nothing is copied; it is symmetric.
+        L, info = _potrf(M.T, lower=1, overwrite_a=1)
+        if info != 0 or not np.isfinite(L).all():
+            return lambda b: np.full_like(b, math.nan)
+        return functools.partial(_solved, L, self.field(y)[:-1], shift)
+
     def fastest(self, y: Float[np.ndarray, " N"]) -> float:
         # The trace, which is at least the largest eigenvalue and at most d times it.
         p, bend = self._weights_at(y)
-        return float(-(p * bend) @ self.rows.lengths**2)
+        return float(-(p * bend) @ self._squares)
 
     def unit(self, y: Float[np.ndarray, " N"]) -> float:
-        """What an error of `tol` is worth: one in a margin, more where the loss changes slower than e^-m (at most the
-        size of the weights), and never less than rounding moves them."""
+        """What an error of `tol` is worth: one in the longest row's margin; or, where these are more, what the weights
+        have gone in a unit of log time so far (late, they grow like log(t) / gamma); their size, as far as the loss
+        changes slower than e^-m; and what rounding moves them by."""
         _, bend = self._weights_at(y)
         size = float(np.abs(y[:-1]).max())
         slow = 1 / max(float(-bend.min()), 1e-300)
@@ -110,6 +141,16 @@ class LogTimeField(DenseAutonomous):
         with np.errstate(divide="ignore", invalid="ignore"):
             A, b = roots[:, None] * self.Z, np.where(roots > 0, p / roots, 0.0)
         return float(np.abs(self.Z @ np.linalg.lstsq(A, b)[0]).max())
+
+
+def _solved(
+    L: Float[np.ndarray, "m m"], pull: Float[np.ndarray, " m"], shift: float, b: Float[np.ndarray, " N"]
+) -> Float[np.ndarray, " N"]:
+    """The clock first, then the weights, which it drives by `pull`."""
+    x = np.empty_like(b)
+    x[-1] = b[-1] / shift
+    x[:-1] = _potrs(L, b[:-1] + pull * x[-1], lower=1)[0]
+    return x
 
 
 def _row_space(Z: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "d n"], Float[np.ndarray, "n n"]]:

@@ -12,7 +12,10 @@ that are not pull with forces of order one that cancel, and what is left of them
 about t = 1e10: the run ends there, with `HORIZON`.
 
 The flow of a convex loss brings no two paths further apart. So the error at the end is at most the sum of the errors of
-the steps, each of which was estimated to be at most `tol` (in the longest row's margin).
+the steps, each of which was estimated to be at most `tol`: in the longest row's margin, and where the weights have gone
+further in it than one a unit of log time, in units of that. Once w has come to grow like log(t) / gamma, `tol` is thus
+an error in log t, however small the margin gamma is beside the longest row.
+Rounding is not in it; what it does is as if rows and weights were changed in their last digits.
 """
 
 import dataclasses
@@ -41,8 +44,9 @@ LATEST = 40 * math.log(10.0)
 MOST_STEPS = 20_000
 # Pulls that leave so little of each other: digits that are still right, and none.
 _FEW, _NONE = 1e6 * EPS, 8 * EPS
-# Newton's step, in margins, near a minimiser: it is one and more where rows go to infinity, whatever the time.
-_NEAR = 0.01
+# Newton's step, in margins: near a minimiser, and where it cannot yet be told. It is one and more where rows with an
+# exponential tail go to infinity, whatever the time: with z_i'v > 0 for them, sum p_i (z_i'v) (1 - z_i'step) <= 0.
+_NEAR, _FAR = 0.01, 0.5
 
 
 class SeparableEnding(enum.StrEnum):
@@ -59,7 +63,7 @@ class SeparableFlow:
     """The flow at the ends of its steps, and anywhere between them.
 
     - `path`: the states at the ends of the steps; its `log_time`, `w`, `log_radius` and `direction` are here, too.
-    - `ending`; `cost`; `tol`: the error of a step.
+    - `ending`; `cost`; `tol`: the error of a step, see `separable_flow`.
     - `margin_error`: a bound on the error of the weights times the longest row, from the start to here, shape (T,). It
       rests on the steps' own estimates.
     """
@@ -209,7 +213,8 @@ def separable_flow(
     - `loss`: a name, or a loss; it should be convex.
     - `weights`: the c_i > 0, shape (n,); 1/n each when `None`, the mean loss. `start`: w at the beginning; zero.
     - `start_log_time`: log of the time at the beginning; `-inf` for t = 0.
-    - `tol`: the error of a step, in the longest row's margin; `max_steps`: then the ending is `STEPS_SPENT`.
+    - `tol`: the error of a step, in the longest row's margin, or times how far the weights have gone in it per unit of
+      log time, where that is more than one; `max_steps`: then the ending is `STEPS_SPENT`.
 
     Raises `ValueError` or `TypeError` for bad input; never for how the run goes.
     """
@@ -243,7 +248,7 @@ def flow_of_rows(
     with one_blas_thread():
         integrator = StiffIntegrator(field, np.zeros(field.Z.shape[1] + 1), tol=tol)
         last = field.clock(until_log_time)
-        kept, is_explicit, errors, ending, away = [integrator.y.copy()], [], [0.0], None, math.inf
+        kept, is_explicit, errors, ending, newton = [integrator.y.copy()], [], [0.0], None, (0.0, math.inf)
         while ending is None:
             if last - integrator.y[-1] <= 4 * EPS * last:
                 ending = SeparableEnding.TIME_REACHED
@@ -255,7 +260,7 @@ def flow_of_rows(
                 kept.append(integrator.y.copy())
                 is_explicit.append(integrator.explicit is not None)
                 errors.append(field.tolerance(integrator.y))
-                ending, away = _cancelled(field, integrator.y, away)
+                ending, newton = _cancelled(field, integrator.y, newton)
     states = np.array(kept)
     log_time = field.log_time(states[:, -1])
     if ending is SeparableEnding.TIME_REACHED:
@@ -278,21 +283,24 @@ def flow_of_rows(
 
 
 def _cancelled(
-    field: LogTimeField, y: Float[np.ndarray, " N"], before: float
-) -> tuple[SeparableEnding | None, float]:
+    field: LogTimeField, y: Float[np.ndarray, " N"], before: tuple[float, float]
+) -> tuple[SeparableEnding | None, tuple[float, float]]:
     """Whether the pulls of the rows cancel: at a minimiser, or in rows that bury what pulls the others.
 
-    With Newton's step from here, in margins; `before` is the one from the last state. At a minimiser it falls to what
-    the steps' errors leave of it, where the flow is fast enough to be held, and then no further.
+    `before`: a clock, and Newton's step then, in margins. Near a minimiser it falls many times in a unit of log time,
+    down to rounding or to what the errors of the steps leave of it, and then no further.
     """
     left = field.balance(y)
     if left > _FEW:
-        return None, math.inf
+        return None, (0.0, math.inf)
     away = field.newton_step(y)
-    if away > _NEAR:
-        return SeparableEnding.HORIZON, away
-    arrived = left <= _NONE or (away <= field.tolerance(y) and away >= before / 2)
-    return SeparableEnding.SETTLED if arrived else None, away
+    if away > (_NEAR if left <= _NONE else _FAR):
+        return SeparableEnding.HORIZON, before
+    clock = float(y[-1])
+    is_still = clock - before[0] >= 1 and away >= before[1] / 2
+    if left <= _NONE or (is_still and away <= field.tolerance(y)):
+        return SeparableEnding.SETTLED, before
+    return None, before if clock - before[0] < 1 else (clock, away)
 
 
 def _advance(integrator: StiffIntegrator, v: float) -> None:
