@@ -8,6 +8,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -423,6 +424,49 @@ def test_refusals():
         "The rows of `Z` have no positive margin, and no barrier path: a convex combination of 2 constraints is zero "
         "to rounding (`farkas`)."
     )
+
+
+def test_the_path_asks_as_a_single_problem_does():
+    """Its own names in its messages, and no tolerance that `solve` refuses."""
+    for tol in (0, 1.0, 2, math.nan):
+        single = refusal(lambda tol=tol: solve(Barrier(PAGE, 0.1), tol))
+        assert refusal(lambda tol=tol: barrier_path(PAGE, [0.5], tol=tol)) == single
+        assert single == f"`tol` must lie between 0 and 1, both excluded; got {tol}."
+    no_numbers: Any = ("a", True)
+    for tol in no_numbers:
+        assert refusal(lambda tol=tol: barrier_path(PAGE, [0.5], tol=tol), TypeError) == (
+            f"`tol` must be a number; got {tol!r}."
+        )
+    small = np.vstack([PAGE, 1e-200 * PAGE[:1]])
+    for Z, message in (
+        (PAGE[0], "`Z` must have shape (n, d) and at least one entry; got (4,)."),
+        (np.zeros((0, 4)), "`Z` must have shape (n, d) and at least one entry; got (0, 4)."),
+        ([[2**53 + 1, 1]], "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself."),
+        (
+            np.ldexp(PAGE, 1010),
+            "The rows of `Z` are of size 2**1012; their bounds leave double precision. "
+            "Divide the data, to a size from 2**-1000 to 2**1000.",
+        ),
+        (small, None),
+    ):
+        single = refusal(lambda Z=Z: Barrier(Z, 0.1))
+        assert refusal(lambda Z=Z: barrier_path(Z, [0.5])) == single
+        if message is None:
+            assert single.startswith("Row 6 of `Z` is smaller than the largest by a factor of ")
+        else:
+            assert single == message
+    sparse: Any = scipy.sparse.csr_array(PAGE)
+    assert refusal(lambda: barrier_path(sparse, [0.5]), TypeError) == "`Z` is a sparse array; pass `Z.toarray()`."
+
+
+def test_a_point_that_was_not_found_is_marked():
+    """At the margin itself, to rounding: NaN in `points`, and what was found in `solutions`."""
+    path = barrier_path(PAGE, [0.5, 1 - 1e-16])
+    assert path.solved.tolist() == [True, False]
+    assert [solution.status for solution in path.solutions] == ["optimal", "stalled"]
+    assert np.isfinite(path.points[0]).all()
+    assert np.isnan(path.points[1]).all()
+    assert path.points.shape == (2, 4)
 
 
 # The arithmetic.

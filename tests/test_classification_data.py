@@ -117,6 +117,12 @@ def convert(positive: str, start: str = "write") -> str:
             "`X[1, 1]` is nan; every entry must be finite.",
         ),
         ({"y": [1, np.nan, -1]}, ValueError, "`y[1]` is nan; every entry must be finite."),
+        ({"names": "ab"}, TypeError, "`names` must be a list of texts, one for each column of `X`; got 'ab'."),
+        (
+            {"X": np.ma.masked_greater(X, 1.5)},
+            ValueError,
+            "`X[1, 1]` is masked (2 such entries of 6); fill masked entries in, or leave out their rows.",
+        ),
         ({"names": ("a",)}, ValueError, "`names` has 1 entries, and `X` has 2 columns; give one for each."),
         (
             {"y": [0, 1, 1]},
@@ -194,6 +200,16 @@ def test_data_that_are_refused(given, kind, message):
         (pd.Series(["a", "b", "a"], dtype="category"), "`b`", "`a`"),
         (pd.array([0, 1, 0], dtype="Int64"), "1", "0"),
         (np.array(["x", 3, "x"], dtype=object), "`x`", "3"),
+        (pd.Categorical(["a", "b", "a"], categories=["b", "a"], ordered=True), "`a`", "`b`"),
+        (
+            pd.Series(["mild", "severe", "mild"], dtype=pd.CategoricalDtype(["severe", "none", "mild"], ordered=True)),
+            "`mild`",
+            "`severe`",
+        ),
+        (["+", "-", "+"], "`+`", "`-`"),
+        (["-1", "+1", "-1"], "`+1`", "`-1`"),
+        (["10", "9", "10"], "`10`", "`9`"),
+        (["+", "a", "+"], "`a`", "`+`"),
     ],
 )
 def test_two_classes_of_any_kind(labels, plus, minus):
@@ -306,7 +322,13 @@ def test_the_words_for_the_classes_change_nothing_but_the_words(bits):
     [
         ("a,b,c\n1,.5,yes\n0,2,no\n3,-1,yes\n", "`yes`", "`no`"),
         ("a,b,c\n1,.5,1\n0,2,0\n3,-1,1\n", "1", "0"),
-        ("a;b;c\n1;.5;+\n0;2;-\n3;-1;+\n", "`-`", "`+`"),
+        ("a;b;c\n1;.5;+\n0;2;-\n3;-1;+\n", "`+`", "`-`"),
+        # As doubles these two are one.
+        (
+            "a,b,c\n1,.5,9007199254740992\n0,2,9007199254740993\n3,-1,9007199254740992\n",
+            "9007199254740993",
+            "9007199254740992",
+        ),
         ('a,b,c\n1,.5,"two words, and a comma"\n0,2,none\n3,-1,"two words, and a comma"\n', None, "`none`"),
     ],
 )
@@ -405,6 +427,47 @@ def test_npz_data_frames_and_parquet(here):
     assert said("t.npz") == "`y` must have shape (n,); got (3, 1): write `y.ravel()`."
     np.savez("t.npz", X=X, y=np.array([1.0, np.nan, 0]))
     assert said("t.npz") == "`y[1]` is missing (nan); every row needs a class: fill it in, or leave the row out."
+
+
+def test_weights_come_from_files(here):
+    weights, frame = [1.0, 2.5, 3], pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": [0, 1, 0], "count": [1, 2.5, 3]})
+    np.savez("t.npz", X=X, y=[0, 1, 0], weights=weights)
+    frame.to_csv("t.csv", index=False)
+    frame.to_parquet("t.parquet")
+    last = "the column to predict is the last one before the weights, `y`; say `target` for another."
+    for source, options in [("t.npz", {}), *((s, {"weights": "count"}) for s in ("t.csv", "t.parquet", frame))]:
+        made = load_classification(source, **options)
+        assert made.weights is not None
+        assert made.weights.tolist() == weights
+        assert np.array_equal(made.X, X)
+        assert made.notes[:-1] == ((last,) if options else ())
+    assert load_classification("t.csv", "y").names == ("a", "b", "count")
+    np.savez("u.npz", X=X, y=[0, 1, 0], weights=[1, 2])
+    assert said("u.npz") == "`X` has shape (3, 2) and `weights` has shape (2,): 3 rows against 2."
+    assert said("t.npz", weights="w") == "the weights in an .npz file are its array `weights`; got `weights` 'w'."
+    np.savez("u.npz", X=X, y=[0, 1, 0])
+    assert said("u.npz", weights="weights") == "there is no array `weights` in the file; it holds `X`, `y`."
+    assert said("t.csv", target="y", weights="y") == "the column `y` cannot be both the target and the weights."
+    assert said("t.csv", weights="counts") == (
+        "there is no column `counts`; the columns are `a`, `b`, `y`, `count`; do you mean `count`?"
+    )
+    assert refused("a,w\n0,1\n1,2\n", weights="w") == (
+        "beside the target and the weights there is no column; the columns are `a`, `w`."
+    )
+    assert refused("a,c,w\n1,0,1\n2,1,-2\n", weights="w") == (
+        "`weights[1]` is -2; every weight must be positive: take a positive weight, or leave the row out."
+    )
+    with pytest.raises(TypeError, match=r"^`weights` must be the name of a column; got 3\.$"):
+        load_classification("t.csv", weights=3)  # pyright: ignore[reportArgumentType]  # refused
+
+
+def test_ordered_categories_of_files_keep_their_order(here):
+    kinds = pd.CategoricalDtype(["tall", "short"], ordered=True)
+    frame = pd.DataFrame({"a": X[:, 0], "y": pd.Series(["tall", "short", "tall"], dtype=kinds)})
+    frame.to_parquet("t.parquet")
+    for source in (frame, "t.parquet"):
+        assert load_classification(source, "y").y.tolist() == [-1, 1, -1]
+    assert load_classification(frame.astype({"y": "category"}).astype({"y": str}), "y").y.tolist() == [1, -1, 1]
 
 
 @given(content=st.text("0123456789.,;-+eE\n\r\t \"'#_naifyos?", max_size=60))

@@ -1,6 +1,7 @@
 """The direction law: the theory's numbers, optimality, runs of an independent integrator, and what no law covers."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -335,3 +336,30 @@ def test_refusals():
         "`u` is not the direction of the Euclidean maximum margin: its margin is -1, and at most 0 is proved. "
         'Take it from `solve(MaxMargin("l2", rows=Z))`.'
     )
+    for tol, seen in ((0, "0"), (1.0, "1"), (math.nan, "nan")):
+        assert refusal(lambda tol=tol: direction_law(FIXTURE, u, tol=tol)) == (
+            f"`tol` must lie between 0 and 1, both excluded; got {seen}."
+        )
+    several: Any = [1.0, 2.0]
+    assert refusal(lambda: direction_law(FIXTURE, u, several)) == "`gamma` must be one number; got shape (2,)."
+    large = [[2**53 + 1, 0], [1, 1]]
+    assert refusal(lambda: direction_law(large, u)) == (
+        "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself."
+    )
+
+
+def test_what_the_law_is_asked_is_checked():
+    """Angles, and weights of another length than the law's."""
+    law = law_of(FIXTURE)
+    several: Any = [0.1, 0.2]
+    for angle, seen in ((0, "0"), (-1, "-1"), (math.nan, "nan"), (math.inf, "inf"), (several, "[0.1, 0.2]")):
+        assert refusal(lambda angle=angle: law.log_time(angle)) == (
+            f"`angle` must be one positive number, in radians; got {seen}."
+        )
+    assert refusal(lambda: law.log_time(0.1, [1, 2, 3])) == "`w_perp` must have shape (2,); got (3,)."
+    assert refusal(lambda: law.constant([1, 2, 3])) == "`w_perp` must have shape (2,); got (3,)."
+    assert refusal(lambda: law.constant(np.ones((5, 2)))) == "`w_perp` must have shape (2,); got (5, 2)."
+    assert refusal(lambda: law.limit([1, 2, 3])) == "`start` must have shape (2,); got (3,)."
+    assert refusal(lambda: law.inside([1, 2, 3])) == "`w` must have shape (..., 2); got (3,)."
+    assert refusal(lambda: law.outside(np.ones((2, 3)))) == "`w` must have shape (..., 2); got (2, 3)."
+    assert law.inside(np.ones((5, 2))).shape == law.outside(np.ones((5, 2))).shape == (5, 2)

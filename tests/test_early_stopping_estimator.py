@@ -1,6 +1,7 @@
 """Early-stopped logistic regression: scikit-learn's checks, plain descent as reference, weights, the choice in time."""
 
 import pickle
+import re
 import warnings
 from typing import Any
 
@@ -20,6 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from omegalimit.estimators._dealt_rows import folds, hold_out_part
 from omegalimit.estimators._softmax_descent import Part
 from omegalimit.estimators.early_stopping import EarlyStoppedLogisticRegression
+from omegalimit.estimators.max_margin import MaxMarginClassifier
+from omegalimit.estimators.shifted_descent import ShiftedDescentRegressor
 from omegalimit.flows.logistic_descent import logistic_descent
 
 
@@ -111,6 +114,51 @@ def test_the_default_step_is_safe_and_larger_ones_need_not_be(n_classes):
         ways[factor] = np.diff(plain(X, y, one, steps=200, step_size=step, intercept=False, centre=False)[2])
     assert (ways[1.0] < 0).all()
     assert (ways[8.0] > 0).any()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+def test_a_step_that_may_raise_the_loss_is_told(n_classes, scale):
+    X, y = sample(n_classes=n_classes)
+    stable = EarlyStoppedLogisticRegression(n_steps=3).fit(scale * X, y).step_size_
+    # A warning would be an error here.
+    EarlyStoppedLogisticRegression(n_steps=3, step_size=2 * stable).fit(scale * X, y)
+    for step in (2.001 * stable, 1e300 if scale == 1 else 1e5 * stable):
+        with pytest.warns(ConvergenceWarning, match="`step_size`") as caught:
+            model: Any = EarlyStoppedLogisticRegression(n_steps=3, step_size=step).fit(scale * X, y)
+        assert str(caught[0].message) == (
+            f"`step_size` = {step:g} is above {2 * stable:g}, beyond which a step may raise the loss, and descent need "
+            "not settle; take a smaller one, or None for half of that."
+        )
+        assert (len(caught), caught[0].filename) == (1, __file__)
+        assert np.isfinite(model.predict_proba(scale * X)).all()
+    # Parts have their own curvature: the size that is named is safe for all of them.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        chosen = EarlyStoppedLogisticRegression(max_steps=3).fit(scale * X, y).step_size_
+        assert chosen < stable
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        EarlyStoppedLogisticRegression(max_steps=3, step_size=2.001 * chosen).fit(scale * X, y)
+    assert f"is above {2 * chosen:g}, " in str(told[0].message)
+
+
+def test_masked_entries_are_refused():
+    X, y = sample()
+    masked = np.ma.masked_greater(X, X.max() - 1e-9)
+    i, j = np.argwhere(masked.mask)[0]
+    message = f"`X[{i}, {j}]` is masked; fill masked entries in, or leave out their rows."
+    fitted = EarlyStoppedLogisticRegression(n_steps=3).fit(np.ma.array(X), y)  # nothing is masked
+    for call in (
+        lambda: EarlyStoppedLogisticRegression(n_steps=3).fit(masked, y),
+        lambda: fitted.predict(masked),
+        lambda: MaxMarginClassifier().fit(masked, y),
+        lambda: ShiftedDescentRegressor().fit(masked, y),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call()
+    with pytest.raises(ValueError, match=r"^`y\[0\]` is masked; fill"):
+        EarlyStoppedLogisticRegression().fit(X, np.ma.array(y, mask=np.arange(60) == 0))
 
 
 def test_without_steps_it_is_the_shares_of_the_classes():
@@ -211,6 +259,17 @@ def test_rows_of_weight_zero_are_absent():
             ValueError,
             "`sample_weight` is zero for all 60 rows; the weights of at least 1 must be positive.",
         ),
+        (
+            np.r_[1.0, 1e300, np.ones(57), 1e-300],
+            ValueError,
+            "`sample_weight[59]` is 1e-300 and the largest is 1e+300: their ratio leaves the range of doubles; take "
+            "zero for rows that are not to count.",
+        ),
+        (
+            np.ma.masked_less(np.arange(60.0), 1),
+            ValueError,
+            "`sample_weight[0]` is masked; fill masked entries in, or leave out their rows.",
+        ),
         (["a"] * 60, TypeError, "`sample_weight` must hold real numbers; it holds text (dtype <U1)."),
     ],
 )
@@ -245,7 +304,7 @@ def test_the_path_is_the_fits_one_by_one(criterion, n_classes):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             other.fit(X, y)
-        one.fit(X[train], y[train])
+            one.fit(X[train], y[train])  # that step is large for rows that are not centred
         probable = one.predict_proba(X[judge])[np.arange(judge.size), y[judge]]
         wanted = -np.log(probable).mean() if criterion == "log_loss" else 1 - one.score(X[judge], y[judge])
         assert other.holdout_errors_[k] == pytest.approx(wanted, rel=1e-12)
@@ -394,6 +453,11 @@ def test_columns_that_say_nothing():
         ({"step_size": np.inf}, ValueError, "`step_size` must be a positive number or None; got inf."),
         ({"patience": 1}, ValueError, "`patience` must be a number above 1 or None; got 1."),
         ({"cv": 1}, ValueError, "`cv` must be at least 2 folds; got 1."),
+        (
+            {"cv": True},
+            ValueError,
+            "`cv` must be a number of folds, or what scikit-learn takes as `cv`; got True.",
+        ),
         (
             {"cv": [(np.arange(5), np.arange(5, 60))]},
             ValueError,

@@ -53,6 +53,7 @@ def test_both_coordinates_are_the_plain_loop(n, d, coordinates):
     np.testing.assert_allclose(found.coef(), W, rtol=0, atol=TOLERANCE * size)
     np.testing.assert_allclose(found.margins, W @ Z.T, rtol=0, atol=TOLERANCE * size * np.abs(Z).sum(1).max())
     np.testing.assert_allclose(found.coef(-1), found.coef()[-1], rtol=0, atol=8 * EPS * size)
+    np.testing.assert_allclose(found.coef([0, -1]), found.coef()[[0, -1]], rtol=0, atol=8 * EPS * size)
     np.testing.assert_allclose(found.coef(slice(2, 4)), found.coef()[2:4], rtol=0, atol=8 * EPS * size)
     X = rows(7, d, seed=1)
     outputs = found.outputs(X @ Z.T)
@@ -87,6 +88,9 @@ def test_a_batch_is_its_members_to_the_last_digit():
     batch = logistic_descent(Z, n_steps=300, weights=c)
     assert batch.margins.shape == (3, batch.marks.size, 20)
     assert batch.coef().shape == (3, batch.marks.size, 30)
+    for marks in (-1, 0, [2], [0, -1], slice(1, 3)):
+        # One product against another order of sums.
+        np.testing.assert_allclose(batch.coef(marks), batch.coef()[:, marks], rtol=1e-12, atol=1e-14)
     cross = np.stack([rows(6, seed=9)] * 3) @ np.swapaxes(Z, 1, 2)
     for b in range(3):
         one = logistic_descent(Z[b], n_steps=300, weights=c[b])
@@ -150,6 +154,61 @@ def test_units_change_nothing(scale, coordinates):
     np.testing.assert_allclose(given.margins, one.margins, rtol=0, atol=TOLERANCE * one.margins.max())
 
 
+def long_loop(Z, eta, n_steps):
+    """Margins of the plain loop in extended precision."""
+    Z, w = Z.astype(np.longdouble), np.zeros(Z.shape[1], np.longdouble)
+    for _ in range(n_steps):
+        w = w + np.longdouble(eta) / len(Z) * (1 / (1 + np.exp(Z @ w))) @ Z
+    return Z @ w
+
+
+@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= EPS), reason="needs numbers longer than doubles to compare with")
+@pytest.mark.parametrize("coordinates", ["dual", "primal"])
+@pytest.mark.parametrize("kind", ["plain", "nearly opposite", "of unequal sizes"])
+def test_the_rounding_of_the_margins_is_told(kind, coordinates):
+    for n, d in [(20, 30), (5, 5), (20, 8)]:
+        Z = np.random.default_rng(n + d).standard_normal((n, d))
+        if kind == "nearly opposite":
+            Z[1] = -Z[0] + 1e-6 * Z[2]
+        elif kind == "of unequal sizes":
+            Z *= np.geomspace(1e-4, 1e4, n)[:, None]
+        found = logistic_descent(Z, n_steps=1000, marks=[1000], coordinates=coordinates)
+        off = np.abs(found.margins[-1] - long_loop(Z, float(found.step_size), 1000))
+        assert (off <= found.margin_errors[-1]).all()
+        assert found.margin_errors.shape == found.margins.shape
+        # It is no larger than 150 roundings of the sums that margins are made of.
+        sums = np.linalg.norm(Z, axis=1) * (np.linalg.norm(Z, axis=1) @ found.alpha[-1])
+        assert (found.margin_errors[-1] <= 150 * EPS * sums * (1 + n / found.alpha[-1].min())).all()
+
+
+def test_rows_whose_squares_hide_their_difference():
+    Z = np.array([[1.0, 0.0], [-1.0, 1e-8]])
+    dual = logistic_descent(Z, n_steps=10_000, coordinates="dual")
+    assert (np.abs(dual.margins) <= dual.margin_errors).all()  # nothing is known of them, and it says so
+    found = logistic_descent(Z, n_steps=10_000)
+    assert found.coordinates == "primal"
+    # Both rows pull alike: the second component grows by eta 1e-8 / 4 a step.
+    grown = float(found.step_size) * 1e-16 / 4 * 10_000
+    np.testing.assert_allclose(found.margins[-1].sum(), grown, rtol=1e-6)
+    assert (found.margins[-1] > 10 * found.margin_errors[-1]).all()
+    batch = logistic_descent(np.stack([Z, np.eye(2)]), n_steps=10_000)
+    np.testing.assert_array_equal(batch.margins[0], found.margins)
+    # Margins that are zero because the rows contradict each other are none the worse in primal coordinates.
+    assert logistic_descent(np.array([[1.0, 2.0], [-1.0, -2.0]]), n_steps=100).coordinates == "primal"
+    assert logistic_descent(rows(), n_steps=10_000).coordinates == "dual"
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_a_gram_matrix_of_rows_is_never_refused(scale):
+    for n, d in [(1, 1), (30, 2), (60, 60), (200, 3)]:
+        Z = rows(n, d)
+        assert logistic_descent(gram=scale * (Z @ Z.T), n_steps=2).coordinates == "dual"
+        Z *= np.geomspace(1, 1e8, n)[:, None]
+        logistic_descent(gram=scale * (Z @ Z.T), n_steps=2)
+        single = Z.astype(np.float32)
+        logistic_descent(gram=single @ single.T, n_steps=2)
+
+
 # The configuration of the theory page: oracle stopping on equal seeds.
 
 
@@ -206,6 +265,39 @@ def test_the_oracle_of_the_theory_page(n, n_seeds, n_steps, excess):
         (
             lambda: logistic_descent(gram=np.array([[1.0, 0.5], [0.0, 1.0]]), n_steps=5),
             "`gram` is not symmetric: entries that should be equal differ by up to 0.5.",
+        ),
+        (
+            lambda: logistic_descent(gram=np.array([[1.0, 2.0], [2.0, 1.0]]), n_steps=5),
+            "`gram` is not positive semidefinite: it has the eigenvalue -1 beside 3, and the products `z_i'z_j` of "
+            "rows have none below zero.",
+        ),
+        (
+            lambda: logistic_descent(gram=1e150 * np.array([np.eye(2), [[1.0, 0.0], [0.0, -1e-9]]]), n_steps=5),
+            "`gram[1]` is not positive semidefinite: it has the eigenvalue -1e+141 beside 1e+150, and the products "
+            "`z_i'z_j` of rows have none below zero.",
+        ),
+        (
+            lambda: logistic_descent(rows() * 0 + 1e-160, n_steps=5),
+            "with entries up to 1e-160 in `Z` the step size leaves the range of doubles, here or in units of the "
+            "largest entry; divide `Z` by its largest entry.",
+        ),
+        (
+            lambda: logistic_descent(np.full((2, 3, 2), 1e300), n_steps=5),
+            "with entries up to 1e+300 in `Z` of data set 0 the step size leaves the range of doubles, here or in "
+            "units of the largest entry; divide `Z` by its largest entry.",
+        ),
+        (
+            lambda: logistic_descent(np.full((3, 2), 1e300), n_steps=5, step_size=1.0),
+            "with entries up to 1e+300 in `Z` the step size leaves the range of doubles, here or in units of the "
+            "largest entry; divide `Z` by its largest entry.",
+        ),
+        (
+            lambda: logistic_descent(np.array([[1e-153], [-1e-153]]), n_steps=10_000),
+            "the coordinates alpha leave the range of doubles in these units; divide `Z` by its largest entry.",
+        ),
+        (
+            lambda: logistic_descent(np.ma.masked_equal(np.eye(2), 0.0), n_steps=5),
+            "`Z[0, 1]` is masked (2 such entries of 4); fill masked entries in, or leave out their rows.",
         ),
         (
             lambda: logistic_descent(gram=np.eye(2), n_steps=5, coordinates="primal"),

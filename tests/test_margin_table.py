@@ -3,11 +3,16 @@
 import dataclasses
 import math
 import re
+from typing import Any
 
 import numpy as np
+import optax
 import pytest
+import scipy.sparse
 
+from omegalimit.data.classification_generators import pushed_gaussians
 from omegalimit.diagnose.margin_table import margin_table
+from omegalimit.flows.optimiser_descent import optimiser_descent
 
 # Both optima of the fixture to the ten digits that are known.
 L2 = np.array([0.2172257118, -0.0712081557, 0.9175361012, 0.3253765383])
@@ -110,7 +115,7 @@ def test_as_text_frame_and_arrays():
     assert str(table) == (
         "          l2      linf    maximised in\ntwo       1.0000  0.7952  l2\ninfinity  0.7962  1.0000  linf"
     )
-    wide = dataclasses.replace(table, lower=table.lower - 0.01)
+    wide = dataclasses.replace(table, lower=table.lower - 0.01, near=0.9)
     assert str(wide).splitlines()[1] == "two       [0.9900, 1.0000]  [0.7852, 0.7952]  l2"
     frame = table.frame()
     assert frame["wins"].tolist() == [True, False, False, True]
@@ -143,7 +148,52 @@ def test_rows_that_nothing_separates_are_named():
         ({"points": {"w": [1, 2, 3, np.inf]}}, ValueError, "`points['w'][3]` is inf; every entry must be finite."),
         ({"points": {}}, ValueError, "`points` is empty; pass at least one, as {'name': w}."),
         ({"points": [np.ones(4)]}, TypeError, "`points` must map names to arrays; got list."),
-        ({"Z": np.ones(4)}, ValueError, "`Z` must have shape (n, d) or (n, d1, d2); got (4,)."),
+        (
+            {"Z": np.ones(4)},
+            ValueError,
+            "`Z` must have shape (n, d) or (n, d1, d2) and at least one entry; got (4,).",
+        ),
+        (
+            {"Z": np.ones((0, 4))},
+            ValueError,
+            "`Z` must have shape (n, d) or (n, d1, d2) and at least one entry; got (0, 4).",
+        ),
+        (
+            {"Z": scipy.sparse.csr_array(np.ones((2, 4)))},
+            TypeError,
+            "`Z` is a sparse array; pass `Z.toarray()`.",
+        ),
+        (
+            {"Z": [[2**53 + 1, 1, 1, 1]]},
+            ValueError,
+            "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself.",
+        ),
+        (
+            {"points": {"w": [2**53 + 1, 1, 1, 1]}},
+            ValueError,
+            "`points['w']` has integers beyond 2**53 that no double holds; rescale it or round it yourself.",
+        ),
+        (
+            {"Z": [[1.0, 1, 1, 1], [1e-200, 0, 0, 0]]},
+            ValueError,
+            "Row 1 of `Z` is smaller than the largest by a factor of 1e-200; bounds on both leave double precision. "
+            "Rescale or drop it.",
+        ),
+        ({"norms": "l7"}, ValueError, "`norms` must be among l1, l2, linf, lp, frobenius, nuclear, spectral, schatten"),
+        ({"norms": 5}, TypeError, "`norms` must be a sequence of names, for example ('l2', 'linf'); got 5."),
+        (
+            {"norms": [("lp", "a")]},
+            ValueError,
+            "'lp' needs its exponent, a number above 1, as ('lp', 4); got ('lp', 'a').",
+        ),
+        ({"norms": ["lp"]}, ValueError, "'lp' needs its exponent, a number above 1, as ('lp', 4); got 'lp'."),
+        ({"norms": [("l2", 3)]}, ValueError, "'l2' has no exponent; got ('l2', 3)."),
+        ({"near": "a"}, TypeError, "`near` must be a number; got 'a'."),
+        ({"telling": "a"}, TypeError, "`telling` must be a number; got 'a'."),
+        ({"telling": 0.5}, ValueError, "`telling` must be at least 1 and finite; got 0.5."),
+        ({"same": True}, TypeError, "`same` must be a number; got True."),
+        ({"tol": "a"}, TypeError, "`tol` must be a number; got 'a'."),
+        ({"tol": 0}, ValueError, "`tol` must lie between 0 and 1, both excluded; got 0."),
         (
             {"norms": ["l7"]},
             ValueError,
@@ -178,5 +228,47 @@ def test_no_norm_is_named_where_another_norms_optimum_does_as_well():
     assert short.winner("w").reason == (
         "the highest ratio is 0.93 (l2), but the optimum of linf has 0.94 there: the point may be on its way to either."
     )
-    ahead = dataclasses.replace(short, across=np.array([[1.0, 0.6], [0.92, 1.0]]))
-    assert ahead.winner("w").norm == "l2"
+    # 0.07 from 1, and that optimum 0.27 and 0.29: less and more than four times as far.
+    for other, norm in ((0.73, None), (0.71, "l2")):
+        ahead = dataclasses.replace(short, across=np.array([[1.0, 0.6], [other, 1.0]]))
+        assert ahead.winner("w").norm == norm
+
+
+def test_no_norm_is_named_on_the_way_past_an_optimum():
+    """In the plane, between the optima: of l-infinity at (1, 1), of l2 at (1/2.195, 1), where both rows are active."""
+    Z = np.array([[0.005, 1.0], [2.2, 0.0]])
+    points = {"two": np.array([1 / 2.195, 1.0]), "infinity": np.ones(2), "between": np.array([0.8, 1.0])}
+    table = margin_table(points, Z, ["l2", "linf"])
+    assert [table.winner(name).norm for name in table.names] == ["l2", "linf", None]
+    assert table.winner("between").reason == (
+        "the highest ratio is 0.999 (linf), but the optimum of l2 has 0.9973 there: "
+        "the point may be on its way to either."
+    )
+    assert margin_table(points, Z, ["l2", "linf"], telling=1).winner("between").norm == "linf"
+    # Higher than at the optimum of l2, to which it may be on its way, and so far from it in l2.
+    assert table.ratio[2, 1] > table.ratio[0, 1]
+    assert table.ratio[2, 0] < 0.9
+
+
+def test_optimisers_on_their_way_are_given_no_norm():
+    """From the first step to the last, no state is given a norm that the optimiser does not tend to."""
+    Z, step = pushed_gaussians().Z, 0.01
+    normalised = lambda eps: optax.chain(optax.normalize_by_update_norm(eps=eps), optax.scale(-step))  # noqa: E731 - compiled once
+    for optimiser, eps, n_steps, norm, is_named in (
+        (optax.sgd(0.5), None, 50_000, "l2", False),  # a ratio of 0.95: on its way
+        (normalised, 0.0, 50_000, "l2", True),
+        (optax.sign_sgd(step), None, 50_000, "linf", True),
+        # Large steps: for some 10^5 of them within 2% of the Euclidean optimum, from where it leaves.
+        (lambda eps: optax.adam(step, eps=eps), 0.0, 400_000, "linf", False),
+    ):
+        run = optimiser_descent(Z, optimiser, n_steps=n_steps, eps=eps, n_kept=25)
+        table = margin_table({str(k): w for k, w in zip(run.steps[1:], run.w[1:], strict=True)}, Z)
+        assert {winner.norm for winner in table.winners.values()} <= {None, norm}
+        assert (table.winner(str(n_steps)).norm == norm) is is_named
+
+
+def test_one_norm_is_a_table_of_one():
+    cases: Any = (("l2", "l2"), (("lp", 4), "lp(4)"), ([["lp", 3]], "lp(3)"), ([("lp", 4)], "lp(4)"))
+    for norms, name in cases:
+        assert margin_table({"w": L2}, fixture(), norms).norms == (name,)
+    assert margin_table({"w": L2}, fixture(), ("l2", "linf")).norms == ("l2", "linf")

@@ -169,6 +169,20 @@ def test_units_change_nothing(scale):
             "`rotation` must have shape (2, 2); got (3, 3).",
         ),
         (
+            lambda: Mixture(mean=np.ones(2), eigenvalues=np.ones(2), flips=0.1, rotation=np.array([[1.0, 0], [1, 1]])),
+            "`rotation` is not orthogonal: `V'V` differs from the identity by 1. Take the eigenvectors of the "
+            "covariance, or leave it to `Mixture.from_covariance`.",
+        ),
+        (
+            lambda: Mixture(mean=np.ones(2), eigenvalues=np.ones(2), flips=0.1, rotation=1e200 * np.eye(2)),
+            "`rotation` is not orthogonal: `V'V` differs from the identity by inf. Take the eigenvectors of the "
+            "covariance, or leave it to `Mixture.from_covariance`.",
+        ),
+        (
+            lambda: Mixture(mean=np.ones(1), eigenvalues=np.ones(1), flips=0.1, rotation=np.array([[np.nan]])),
+            "`rotation[0, 0]` is nan; every entry must be finite.",
+        ),
+        (
             lambda: Mixture.polynomial(3).sample(0),
             "`n` must be at least 1; got 0.",
         ),

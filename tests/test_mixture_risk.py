@@ -182,6 +182,76 @@ def slope_at(risk, c):
     return math.fsum(quad(f, a, b, epsabs=0, epsrel=1e-11, limit=200)[0] for a, b in itertools.pairwise(edges))
 
 
+def slope_in_balls(r, p):
+    """`d/d rho E g(rho (r + Z))` as a function of rho: the trapezoidal rule with 140 digits, exact to far below them.
+
+    At steps of 1/5 its error is `e^{-2 pi^2 25}`, or less than `e^{-2 pi^2 5/rho}` by the pole of the loss: 1e-200 and
+    1e-85.
+    """
+    R, half, h = arb(r), arb(1) / 2 - arb(p), arb(1) / 5
+    nodes = [(R + k * h, (-((k * h) ** 2) / 2).exp()) for k in range(-5 * 30, 5 * 30 + 1)]
+    unit = h / (2 * arb.pi()).sqrt()
+    return lambda rho: unit * sum((x * (rho * x / 2).tanh() / 2 * w for x, w in nodes), arb(0)) - half * R
+
+
+@pytest.mark.parametrize(
+    ("r", "p"),
+    [
+        (5.0, 0.1),
+        (5.0, 0.2499),
+        (5.0, 0.26),
+        (5.0, 0.4999),
+        (5.0, 0.5 - 1e-10),
+        (5.0, 0.499999999999999),
+        (1.0, 0.499999999999),
+        (1.0, 0.3),
+        (0.3, 0.0),
+        (2.0, 0.5 - 2.0**-54),
+        (2.0, 0.5 - 2e-16),
+        (20.0, 0.49),
+        (1e-100, 0.1),
+    ],
+)
+def test_the_bracket_holds_the_minimiser_however_many_labels_are_flipped(r, p):
+    found = signal_alone(r, p).minimum
+    assert found.c_lower <= found.c <= found.c_upper
+    # A few ten roundings: where the two parts of the derivative cancel, they are as large as it is.
+    assert found.c_upper - found.c_lower <= 200 * EPS * found.c
+    ctx.dps = 140
+    try:
+        slope = slope_in_balls(r, p)
+        assert slope(arb(found.c_lower) * arb(r)) < 0
+        assert slope(arb(found.c_upper) * arb(r)) > 0
+    finally:
+        ctx.default()
+
+
+def test_the_constants_of_weak_signals():
+    # To first order in r, with q = 1/2 - p: F - F* = |w - w*|^2/8 in the metric of the covariance, |w*| = 4 q r, and
+    # R - R* = 2 q phi(0) r (1 - cos theta); so the ratio is phi(0)/(2 q r) near w*, and four times that behind 0.
+    for r, p in [(1e-8, 0.1), (1e-100, 0.3), (1e-100, 0.5 - 2.0**-54)]:
+        risk, q = signal_alone(r, p), 0.5 - p
+        found = risk.calibration
+        assert risk.minimum.c == pytest.approx(4 * q, rel=1e-12)
+        assert found.local == pytest.approx(1 / (2 * q * r * math.sqrt(2 * math.pi)), rel=1e-12)
+        assert found.supremum == pytest.approx(4 * found.local, rel=1e-7)  # the next term is of order r
+        assert found.supremum <= found.upper <= 1.0101 * found.supremum
+
+
+def test_signals_and_sizes_next_to_the_ends_of_the_doubles():
+    risk = signal_alone(2.0, 0.1)
+    W = np.array([[1e300], [-1e300], [1e-320]])
+    found = risk.logistic_risk(W)
+    assert np.isfinite(found.value).all()
+    assert found.value[2] == pytest.approx(math.log(2), rel=1e-15)
+    # So far out the risk is that of a hinge, proportional to the size.
+    np.testing.assert_allclose(found.value[:2], risk.logistic_risk(W[:2] * 1e-280).value * 1e280, rtol=1e-12)
+    assert np.isfinite(risk.logistic_excess(W).value).all()
+    assert risk.risk(np.array([1e308])) == pytest.approx(risk.bayes_risk, rel=1e-14)
+    small = MixtureRisk(mean=np.full(3, 1e-90), eigenvalues=np.ones(3), flips=0.1)
+    assert small.r == pytest.approx(math.sqrt(3) * 1e-90, rel=4 * EPS)
+
+
 def bregman_in_balls(x, h):
     ctx.dps = 80
     try:
@@ -364,6 +434,23 @@ def test_units_change_nothing(scale):
             "`mean` is r = 21 standard deviations long, in the metric of the covariance; risks are computed for "
             "0 < r <= 20, where the best classifier's error is 3e-89 already.",
         ),
+        (
+            lambda: signal_alone(1e-160, 0.1),
+            "`mean` is r = 1e-160 standard deviations long, in the metric of the covariance; risks are computed for "
+            "r >= 1e-100: excess risks are of the size of its square, and leave the range of doubles.",
+        ),
+        (
+            lambda: signal_alone(2.0, 0.1).logistic_risk(np.array([[-1e308], [1.0]])),
+            "the logistic risk of a `W` of size 1e+308 leaves the range of doubles; divide a weight vector by its size "
+            "for the 0-1 risk, which is the same, and take the logistic risk of smaller ones.",
+        ),
+        (
+            lambda: MixtureRisk(mean=np.ones(1), eigenvalues=np.array([4.0]), flips=0.1).risk(np.array([1e308])),
+            "`W` times the deviations leaves the range of doubles; divide a weight vector by its size for the 0-1 "
+            "risk, which is the same, and take the logistic risk of smaller ones.",
+        ),
+        (lambda: signal_alone(2.0, [0.1]), "`flips` must be one number; got shape (1,)."),
+        (lambda: signal_alone(2.0, np.nan), "`flips` must be finite; got nan."),
         (lambda: signal_alone(2.0, 0.5), "`flips` must be at least 0 and less than 1/2; got 0.5."),
         (
             lambda: MixtureRisk(mean=np.ones(2), eigenvalues=np.array([1.0, -1.0]), flips=0.1),

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import optax.contrib
 import pytest
+import scipy.sparse
 
 from omegalimit.flows.optimiser_descent import optimiser_descent
 
@@ -237,6 +238,64 @@ def test_gradient_descent_stalls_and_says_so():
         np.testing.assert_allclose(step, LR * p @ Z / np.linalg.norm(p @ Z), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("optimiser", "n_steps", "since"),
+    [
+        (optax.MultiSteps(optax.sgd(LR), 3).gradient_transformation(), 301, 300),  # gathers for two more steps
+        (optax.MultiSteps(optax.sgd(LR), 3).gradient_transformation(), 300, None),
+        (optax.sgd(optax.cosine_decay_schedule(LR, 100)), 300, 100),
+        (optax.sgd(optax.cosine_decay_schedule(LR, 100)), 100, None),
+        (optax.set_to_zero(), 30, 0),
+    ],
+)
+def test_an_optimiser_that_makes_no_update_is_not_stalled(optimiser, n_steps, since):
+    run = optimiser_descent(fixture(), optimiser, n_steps=n_steps)
+    assert (run.stalled_at, run.idle_since, run.horizon) == (None, since, None)
+    assert not run.arithmetic_ended
+    assert run.ending == (
+        "all steps were taken" if since is None else f"the optimiser made no update since step {since}"
+    )
+
+
+def test_updates_that_are_lost_are_told_from_updates_that_are_not_made():
+    """From margins at which every update is below rounding: lost, whatever comes after; or not made at all."""
+    Z = fixture()
+    schedule = optax.sgd(optax.cosine_decay_schedule(LR, 100))  # zero from step 100 on
+    gathered = optax.MultiSteps(optax.sgd(LR), 3).gradient_transformation()  # its first update is at the third step
+    for optimiser, eps, margin, stalled, idle, ending in (
+        (schedule, None, 1500, 0, None, "after 0 steps updates were below the rounding of w"),
+        (gathered, None, 100, 2, None, "after 2 steps updates were below the rounding of w"),
+        # A gradient below eps by more than doubles have: a zero in the units that eps leaves, and lost in any.
+        (ADAM, 1e-8, 4000, 0, None, "after 0 steps updates were below the rounding of w"),
+        (optax.set_to_zero(), None, 1500, None, 0, "the optimiser made no update since step 0"),
+    ):
+        start = L2 * margin / (Z @ L2).min()
+        run = optimiser_descent(Z, optimiser, n_steps=200, start=start, eps=eps)
+        assert (run.stalled_at, run.idle_since, run.ending) == (stalled, idle, ending)
+        assert run.arithmetic_ended == (stalled is not None)
+
+
+def test_rows_and_steps_at_the_end_of_doubles():
+    """No warning, and numbers where there are numbers: one step, from which margins overflow."""
+    Z = fixture() / np.abs(fixture()).max() * 5e307
+    run = optimiser_descent(Z, optax.sgd(LR), n_steps=5)
+    assert (run.horizon, run.stalled_at, run.idle_since) == (1, None, None)
+    assert run.ending == "margins are beyond the largest double"
+    step = LR * (Z / 1e300).mean(axis=0) / 2 * 1e300
+    np.testing.assert_allclose(run.w[1], step, rtol=1e-13)  # some 1e-16 for each power of two in log c + 1020 log 2
+    assert run.log_gradient[0] == pytest.approx(math.log(np.abs(step / LR).max()), rel=1e-14)
+    # Steps to match: the same run as in any other unit.
+    scale = 2.0**1000
+    one = optimiser_descent(fixture(), SIGNS, n_steps=500)
+    other = optimiser_descent(fixture() * scale, optax.sign_sgd(0.01 / scale), n_steps=500)
+    np.testing.assert_allclose(other.margins, one.margins, rtol=0, atol=1e-10)
+    assert other.ending == "all steps were taken"
+    # A step of 1e300 in w, after which nothing is left to be done.
+    far = optimiser_descent(fixture(), optax.sgd(1e300), n_steps=5)
+    assert far.stalled_at == 1
+    assert np.isfinite(far.margins).all()
+
+
 def test_momentum_outlives_its_gradients():
     """A step of a thousand in margin: the momentum is then e^1000 times the gradient, and still the same number."""
     Z = fixture()
@@ -278,6 +337,7 @@ def test_a_column_of_zeros_under_no_eps():
 def test_rows_that_cancel_have_a_minimiser():
     run = optimiser_descent(np.array([[1.0, 0.0], [-1.0, 0.0]]), BY_THEMSELVES["gradient descent"][0], n_steps=20)
     assert run.ending == "after 0 steps nothing moved: the gradient is zero"
+    assert (run.stalled_at, run.idle_since, run.arithmetic_ended) == (None, 0, False)
     assert run.log_gradient.tolist() == [-math.inf] * len(run.steps)
     assert (run.w == 0).all()
 
@@ -291,15 +351,45 @@ def test_units_of_the_data():
         np.testing.assert_allclose(other.margins, one.margins, rtol=0, atol=1e-10)
 
 
+NOT_OF_EPS = (
+    "`optimiser` is a function that cannot be called with eps alone: pass the optimiser that it makes, or a function "
+    "of one number, `lambda eps: optax.adam(0.1, eps=eps)`."
+)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"Z": np.ones(3)}, ValueError, "`Z` must have shape (n, d) or (n, d1, d2), with at least one row and column;"),
+        (
+            {"Z": np.ones(3)},
+            ValueError,
+            "`Z` must have shape (n, d) or (n, d1, d2) and at least one entry; got (3,).",
+        ),
+        (
+            {"Z": scipy.sparse.csr_array(np.ones((2, 4)))},
+            TypeError,
+            "`Z` is a sparse array; pass `Z.toarray()`.",
+        ),
+        (
+            {"Z": [[2**53 + 1, 1, 1, 1]]},
+            ValueError,
+            "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself.",
+        ),
         ({"Z": [[np.nan, 1.0]]}, ValueError, "`Z[0, 0]` is nan; every entry must be finite."),
         ({"n_steps": 0}, ValueError, "`n_steps` must be at least 1; got 0."),
         ({"loss": "hinge"}, ValueError, "`loss` must be one of exponential, logistic; got 'hinge'."),
         ({"weights": -np.ones(6)}, ValueError, "`weights` must be positive; `weights[0]` is -1:"),
+        ({"weights": np.ones(5)}, ValueError, "`Z` has shape (6, 4) and `weights` has shape (5,): 6 rows against 5."),
+        ({"weights": np.ones((6, 1))}, ValueError, "`weights` must have shape (n,); got (6, 1)."),
         ({"start": np.ones(3)}, ValueError, "`start` must have shape (4,); got (3,)."),
+        (
+            {"start": np.full(4, 1e308)},
+            ValueError,
+            "`start` is so large for these rows that its margins overflow; start nearer to zero.",
+        ),
+        ({"shape": (2.5, 1)}, TypeError, "`shape` must be a tuple of integers, for example (5, 4); got (2.5, 1)."),
+        ({"shape": 2}, TypeError, "`shape` must be a tuple of integers, for example (5, 4); got 2."),
+        ({"shape": (True, 4)}, TypeError, "`shape` must be a tuple of integers, for example (5, 4); got (True, 4)."),
         (
             {"shape": (2, 3)},
             ValueError,
@@ -311,6 +401,15 @@ def test_units_of_the_data():
             "`eps` goes with a function that makes an optimiser of it, `lambda eps: optax.adam(",
         ),
         ({"optimiser": "adam"}, TypeError, "`optimiser` must be an optax.GradientTransformation, or a function that"),
+        (
+            {"optimiser": optax.MultiSteps(optax.sgd(LR), 3)},
+            TypeError,
+            "`optimiser` must be an optax.GradientTransformation, or a function that makes one of eps; got MultiSteps; "
+            "pass its `.gradient_transformation()`.",
+        ),
+        ({"optimiser": lambda: optax.sgd(LR)}, TypeError, NOT_OF_EPS),
+        ({"optimiser": lambda: optax.sgd(LR), "eps": 1e-8}, TypeError, NOT_OF_EPS),
+        ({"optimiser": lambda a, b: optax.sgd(a), "eps": 1e-8}, TypeError, NOT_OF_EPS),
         ({"optimiser": lambda eps: optax.adam(eps)}, ValueError, "`optimiser` is a function, of eps: pass `eps`, a"),
         ({"optimiser": optax.adam, "eps": -1.0}, ValueError, "`eps` must be a finite number, at least 0; got -1.0."),
         (

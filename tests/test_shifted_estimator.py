@@ -376,6 +376,11 @@ def test_the_bound_of_a_weighted_hold_out_holds_as_often_as_it_says():
             "`weights[1]` is -2; every weight must be positive: leave out rows that do not count.",
         ),
         (np.r_[np.ones(19), np.inf], "`weights[19]` is inf; every entry must be finite."),
+        (
+            np.r_[1e-300, np.ones(18), 1e300],
+            "`weights[0]` is 1e-300 and the largest is 1e+300: their ratio leaves the range of doubles; leave out rows "
+            "that do not count.",
+        ),
     ],
 )
 def test_weights_that_do_not_fit(weights, message):
@@ -522,6 +527,7 @@ def test_the_seed_decides():
         ({"selection": "loo"}, "`selection` must be 'cv', 'holdout' or None; got 'loo'."),
         ({"fit_intercept": "yes"}, "`fit_intercept` must be True or False; got 'yes'."),
         ({"cv": 1}, "`cv` must be at least 2 folds; got 1."),
+        ({"cv": False}, "`cv` must be a number of folds, or what scikit-learn takes as `cv`; got False."),
         ({"nu": -1.0}, "`nu` must be finite and not negative; got -1."),
         ({"nu": [0.0, math.inf]}, "`nu` must be finite and not negative; got inf."),
         ({"t": [1.0, math.nan]}, "`t` must be not negative; got nan."),

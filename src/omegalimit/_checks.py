@@ -15,8 +15,9 @@ def to_float64(value: object, name: str) -> tuple[Float[np.ndarray, "..."], str 
     float64 passes without a note, in any byte order. Narrower floats are converted, and the note says what rounding
     stays in the data; integers and booleans are converted, and the note says when some were too large to be exact.
     Raises `TypeError` for complex, object, text and date entries, and for floats wider than float64; `ValueError` for
-    nested lists of uneven lengths.
+    nested lists of uneven lengths, and for masked arrays with masked entries.
     """
+    check_unmasked(value, name)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -48,6 +49,19 @@ def to_float64(value: object, name: str) -> tuple[Float[np.ndarray, "..."], str 
             )
         return converted, f"`{name}` came as {array.dtype} and was converted to float64, exactly."
     return converted, None
+
+
+def check_unmasked(value: object, name: str) -> None:
+    """Raise `ValueError` for a masked array with masked entries: what stands below the mask would be taken as data."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return
+    masked = np.ma.getmaskarray(value)
+    if masked.any():
+        where = ", ".join(str(int(k)) for k in np.argwhere(masked)[0])
+        more = f" ({int(masked.sum())} such entries of {masked.size})" if masked.sum() > 1 else ""
+        raise ValueError(
+            f"`{name}{f'[{where}]' if where else ''}` is masked{more}; fill masked entries in, or leave out their rows."
+        )
 
 
 def n_rounded(integers: np.ndarray, doubles: Float[np.ndarray, "..."]) -> int:
@@ -120,3 +134,14 @@ def check_count(value: object, name: str, *, least: int) -> int:
     if value < least:
         raise ValueError(f"`{name}` must be at least {least}; got {value}.")
     return int(value)
+
+
+def check_number(value: object, name: str) -> float:
+    """`value` as a `float`. Raises `TypeError` for no real number, `ValueError` for several, NaN or infinity."""
+    array = to_float64(value, name)[0]
+    if array.ndim:
+        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
+    number = float(array)
+    if not np.isfinite(number):
+        raise ValueError(f"`{name}` must be finite; got {number!r}.")
+    return number

@@ -34,6 +34,8 @@ def settle_arrays(data: Any, axes: dict[str, str]) -> dict[str, str]:
 
 def settle_names(data: Any) -> None:
     """Replace `names` by a name for each column of `X` (`x1`, `x2`, ... when there are none), all different."""
+    if isinstance(data.names, (str, bytes)):
+        raise TypeError(f"`names` must be a list of texts, one for each column of `X`; got {data.names!r}.")
     n_columns = data.X.shape[1]
     names = tuple(data.names) or tuple(f"x{j}" for j in range(1, n_columns + 1))
     for name in (*names, data.target):

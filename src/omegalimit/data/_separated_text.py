@@ -61,7 +61,10 @@ class TextTable:
         if gaps:
             place = f"line {self._records[gaps[0]].line}, column `{shown(self.names[column])}`: "
             raise _Refused(missing(place, _gap(fields[gaps[0]]), len(gaps)))
-        return [float(field) for field in fields] if all(map(_is_number, fields)) else fields
+        if not all(map(_is_number, fields)):
+            return fields
+        # Integers as they are: as doubles, those above 2**53 may be one class where they are two.
+        return [int(field) if field.lstrip("+-").isdecimal() and len(field) < 99 else float(field) for field in fields]
 
 
 def read_separated(content: bytes, *, header: bool | None, labels: bool = False) -> TextTable:

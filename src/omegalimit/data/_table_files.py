@@ -41,17 +41,35 @@ class Rows:
     target: str
     name: str
     notes: tuple[str, ...]
+    weights: Any = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """Which column is to be predicted, whether as `labels` of any kind, and which has weights."""
+
+    target: str | None
+    labels: bool
+    weights: str | None
 
 
 def load_rows(
-    source: Any, target: str | None, header: bool | None, make: Callable[[Rows], T], *, labels: bool = False
+    source: Any,
+    target: str | None,
+    header: bool | None,
+    make: Callable[[Rows], T],
+    *,
+    labels: bool = False,
+    weights: str | None = None,
 ) -> T:
     """What `make` makes of the rows in `source`; with `labels` the column to predict is left as it is.
 
-    `source`, `target` and `header`, and what is raised: `load_regression`, `load_classification`.
+    `source`, `target`, `header` and `weights`, and what is raised: `load_regression`, `load_classification`. An `.npz`
+    file's `weights` are read with `labels` only.
     """
-    if target is not None and not isinstance(target, str):
-        raise TypeError(f"`target` must be the name of a column; got {target!r}.")
+    for key, value in (("target", target), ("weights", weights)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"`{key}` must be the name of a column; got {value!r}.")
     if header is not None and not isinstance(header, bool):
         raise TypeError(f"`header` must be True, False or None; got {header!r}.")
     if _is_frame(source):
@@ -60,10 +78,11 @@ def load_rows(
         typed, name = _typed(source), Path(os.fsdecode(source)).name
     else:
         raise TypeError(f"`source` must be a path or a pandas DataFrame; got {type(source).__name__}.")
+    wanted = _Wanted(target=target, labels=labels, weights=weights)
     try:
         if _is_frame(source):
-            return make(_chosen(FrameTable(source), target, name, labels))
-        return make(_from_file(Path(os.fsdecode(source)), target, header, name, labels))
+            return make(_chosen(FrameTable(source), wanted, name))
+        return make(_from_file(Path(os.fsdecode(source)), wanted, header, name))
     except OSError as error:
         raise ValueError(f"{typed}: it cannot be read: {error.strerror or 'the file is damaged'}.") from None
     except (ValueError, TypeError) as error:
@@ -76,7 +95,7 @@ def _is_frame(source: Any) -> bool:
     return pandas is not None and isinstance(source, pandas.DataFrame)
 
 
-def _from_file(file: Path, target: str | None, header: bool | None, name: str, labels: bool) -> Rows:
+def _from_file(file: Path, wanted: _Wanted, header: bool | None, name: str) -> Rows:
     _check_file(file, _WANTED)
     if (size := file.stat().st_size) > MAX_BYTES:
         raise _Refused(f"the file takes {size} bytes; at most {MAX_BYTES} are read.")
@@ -86,9 +105,9 @@ def _from_file(file: Path, target: str | None, header: bool | None, name: str, l
         if not head:
             raise _Refused("the file is empty.")
         if head.startswith(b"PAR1"):
-            return _chosen(_from_parquet(stream), target, name, labels)
+            return _chosen(_from_parquet(stream), wanted, name)
         if head.startswith(b"PK"):
-            return _from_npz(stream, target, name)
+            return _from_npz(stream, wanted, name)
         if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
             raise _Refused(f"this is a pickle, and loading it would run code; refused. Give {_WANTED}.")
         if what := next((text for magic, text in _KINDS if head.startswith(magic)), None):
@@ -97,40 +116,48 @@ def _from_file(file: Path, target: str | None, header: bool | None, name: str, l
             raise _Refused(
                 f"the text takes {size} bytes; at most {MAX_BYTES // 4} are read: write it as Parquet or .npz."
             )
-        return _chosen(read_separated(stream.read(), header=header, labels=labels), target, name, labels)
+        return _chosen(read_separated(stream.read(), header=header, labels=wanted.labels), wanted, name)
 
 
-def _chosen(table: "TextTable | FrameTable", target: str | None, name: str, labels: bool) -> Rows:
+def _chosen(table: "TextTable | FrameTable", wanted: _Wanted, name: str) -> Rows:
     """The table with one of its columns as what is to be predicted."""
     names, notes = table.names, list(table.notes)
     if len(names) < 2:
         raise _Refused(f"there is one column, {listed([*names])}; give one to predict and one to predict it from.")
-    if target is None:
-        column = len(names) - 1
-        notes.append(f"the column to predict is the last one, `{shown(names[column])}`; say `target` for another.")
-    elif target in names:
-        column = names.index(target)
+    weights = None if wanted.weights is None else _column_called(wanted.weights, names)
+    if wanted.target is None:
+        column = len(names) - (2 if weights == len(names) - 1 else 1)
+        last = "the last one" if column == len(names) - 1 else "the last one before the weights"
+        notes.append(f"the column to predict is {last}, `{shown(names[column])}`; say `target` for another.")
     else:
-        close = difflib.get_close_matches(target, names, 1, 0.6)
-        meant = f"; do you mean `{shown(close[0])}`?" if close else "."
-        raise _Refused(f"there is no column `{shown(target)}`; the columns are {listed([*names])}{meant}")
-    others = [j for j in range(len(names)) if j != column]
-    if labels:
-        (X, told), y = table.numbers(others), table.labels(column)
-    else:
-        values, told = table.numbers(list(range(len(names))))
-        X, y = values[:, others], values[:, column]
+        column = _column_called(wanted.target, names)
+    if column == weights:
+        raise _Refused(f"the column `{shown(names[column])}` cannot be both the target and the weights.")
+    others = [j for j in range(len(names)) if j not in (column, weights)]
+    if not others:
+        raise _Refused(f"beside the target and the weights there is no column; the columns are {listed([*names])}.")
+    as_numbers = [j for j in range(len(names)) if not wanted.labels or j != column]
+    values, told = table.numbers(as_numbers)
     return Rows(
-        X=X,
-        y=y,
-        names=names[:column] + names[column + 1 :],
+        X=values[:, [as_numbers.index(j) for j in others]],
+        y=table.labels(column) if wanted.labels else values[:, as_numbers.index(column)],
+        weights=None if weights is None else values[:, as_numbers.index(weights)],
+        names=tuple(names[j] for j in others),
         target=names[column],
         name=name,
         notes=(*notes, *told),
     )
 
 
-def _from_npz(stream: io.BufferedReader, target: str | None, name: str) -> Rows:
+def _column_called(name: str, names: tuple[str, ...]) -> int:
+    if name in names:
+        return names.index(name)
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    meant = f"; do you mean `{shown(close[0])}`?" if close else "."
+    raise _Refused(f"there is no column `{shown(name)}`; the columns are {listed([*names])}{meant}")
+
+
+def _from_npz(stream: io.BufferedReader, wanted: _Wanted, name: str) -> Rows:
     def choose(keys: set[str]) -> tuple[str, ...]:
         if any(key.startswith("xl/") for key in keys):
             raise _Refused(f"this is a workbook of a spreadsheet; save the sheet as CSV, or give {_WANTED}.")
@@ -140,10 +167,17 @@ def _from_npz(stream: io.BufferedReader, target: str | None, name: str) -> Rows:
                 f"the file must hold the arrays `X` and `y`; missing: {listed(lacking)}; it holds {there}. "
                 f"Write it with {_HOW}."
             )
-        return ("X", "y", "names") if "names" in keys else ("X", "y")
+        if wanted.weights is not None and "weights" not in keys:
+            raise _Refused(f"there is no array `weights` in the file; it holds {listed(sorted(keys))}.")
+        more = ("names", "weights") if wanted.labels else ("names",)
+        return ("X", "y", *(key for key in more if key in keys))
 
-    if target not in (None, "y"):
-        raise _Refused(f"the column to predict in an .npz file is its array `y`; got `target` {shown(target)!r}.")
+    if wanted.target not in (None, "y"):
+        raise _Refused(
+            f"the column to predict in an .npz file is its array `y`; got `target` {shown(wanted.target)!r}."
+        )
+    if wanted.weights not in (None, "weights"):
+        raise _Refused(f"the weights in an .npz file are its array `weights`; got `weights` {shown(wanted.weights)!r}.")
     arrays, notes = _unpack(stream, choose, _HOW)
     names = arrays.get("names", np.array([], dtype=str))
     if names.dtype.kind != "U" or names.ndim != 1:
@@ -151,7 +185,15 @@ def _from_npz(stream: io.BufferedReader, target: str | None, name: str) -> Rows:
     if arrays["y"].ndim == 2 and 1 in arrays["y"].shape and arrays["X"].shape[:1] != (1,):
         raise _Refused(f"`y` must have shape (n,); got {arrays['y'].shape}: write `y.ravel()`.")
     names = tuple(map(str, names))
-    return Rows(X=arrays["X"], y=arrays["y"], names=names, target="y", name=name, notes=tuple(notes))
+    return Rows(
+        X=arrays["X"],
+        y=arrays["y"],
+        weights=arrays.get("weights"),
+        names=names,
+        target="y",
+        name=name,
+        notes=tuple(notes),
+    )
 
 
 def _from_parquet(stream: io.BufferedReader) -> "FrameTable":
@@ -206,11 +248,11 @@ class FrameTable:
                 converted.setdefault(note, []).append(self.names[j])
         return values, [f"{listed(names)} {note}" for note, names in converted.items()]
 
-    def labels(self, column: int) -> list[Any]:
-        """A column of any values, as it is."""
+    def labels(self, column: int) -> Any:
+        """A column of any values, as it is: a list, or pandas' categorical, whose categories may have an order."""
         series = self._frame.iloc[:, column]
         _check_gaps(series, self.names[column])
-        return series.tolist()
+        return series.array if isinstance(series.dtype, sys.modules["pandas"].CategoricalDtype) else series.tolist()
 
 
 def _column(series: Any, name: str) -> tuple[np.ndarray, str | None]:

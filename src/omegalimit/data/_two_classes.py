@@ -1,6 +1,7 @@
 """The two classes in labels of any kind: which they are, and what is said where they are not two."""
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,20 +57,35 @@ def items_of(labels: Any) -> list[Any]:
     return [item.item() if isinstance(item, np.generic) else item for item in items]
 
 
+def order_of(labels: Any) -> list[Any] | None:
+    """The categories of pandas' ordered categoricals, the lowest first; `None` for labels that have no such order."""
+    pandas = sys.modules.get("pandas")  # who has a categorical has imported pandas
+    kind: Any = getattr(labels, "dtype", None)
+    if pandas is None or not isinstance(kind, pandas.CategoricalDtype) or not kind.ordered:
+        return None
+    return kind.categories.tolist()
+
+
 def _distinct(values: list[Any]) -> list[Any]:
-    """Each class once, sorted; classes that do not compare by their text."""
+    """Each class once, sorted: texts that are all numbers or signs as these, classes that do not compare by text."""
     try:
         seen = list(dict.fromkeys(values))
     except TypeError:
         unhashable = next(value for value in values if type(value).__hash__ is None)
         raise TypeError(f"a class must be a number, a text or a truth value; got {unhashable!r}.") from None
+    if all(isinstance(value, str) for value in seen):
+        # In the order of characters `+` comes before `-`, and `10` before `9`.
+        written = [{"+": 1.0, "-": -1.0}.get(value.strip(), _number(value)) for value in seen]
+        if not any(map(math.isnan, written)):
+            return [value for _, value in sorted(zip(written, seen, strict=True))]
     try:
         return sorted(seen)
     except TypeError:
         return sorted(seen, key=lambda value: (type(value).__name__, str(value)))
 
 
-def two_classes(values: list[Any], target: str) -> list[Any]:
+def two_classes(values: list[Any], target: str, order: list[Any] | None = None) -> list[Any]:
+    """The two classes, the one that is to be -1 first: in the given order, or sorted."""
     for i, value in enumerate(values):
         # NaN, NaT and pandas' NA are not equal to themselves, or not sure of it
         if value is None or (not isinstance(value, str) and (value == value) is not True):
@@ -84,7 +100,7 @@ def two_classes(values: list[Any], target: str) -> list[Any]:
         raise ValueError(f"`{shown(target)}` is empty; give a class for each row.")
     if len(seen) == 1:
         raise ValueError(f"`{shown(target)}` {_one_class(len(values), seen[0])}")
-    return seen
+    return seen if order is None else sorted(seen, key=order.index)
 
 
 def _too_many(seen: list[Any]) -> str:
@@ -107,6 +123,7 @@ def meant(positive: Any, classes: list[Any], target: str) -> Any:
         for value in classes:
             if str(value).lower() == positive.strip().lower():
                 return value
+        for value in classes:
             if isinstance(value, (int, float)) and _number(positive) == value:
                 return value
     raise ValueError(
@@ -124,6 +141,8 @@ def _number(text: str) -> float:
 
 def word(value: Any) -> str:
     """A class in a message."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return repr(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return repr(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
     return f"`{shown(str(value))}`"

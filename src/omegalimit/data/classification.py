@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ._rows import column_notes, listed, settle_arrays, settle_names, shown, some, zero_columns
-from ._two_classes import check_classes, check_kind, items_of, meant, two_classes, word
+from ._two_classes import check_classes, check_kind, items_of, meant, order_of, two_classes, word
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,15 +66,16 @@ class ClassificationData:
         """Data whose classes are any two values: numbers, text, true and false, categories of a data frame.
 
         - `labels`: the class of each row, `(n,)`.
-        - `positive`: the class that becomes +1; `None`: the later one in sorted order. A number or a truth value may
-          also be given as text, as a command line has it.
+        - `positive`: the class that becomes +1; `None`: the later one in sorted order, or in their own order for
+          ordered categories. Texts that are all numbers, or the signs `+` and `-`, are sorted as these. A number or a
+          truth value may also be given as text, as a command line has it.
 
         A note says which class is which, where they are not -1 and +1 already. Raises `ValueError` for one class, for
         more than two (they are named), for labels that are missing, and for a `positive` that is none of them;
         otherwise as `ClassificationData` does.
         """
         values = items_of(labels)
-        classes = two_classes(values, target)
+        classes = two_classes(values, target, order_of(labels))
         if positive is not None:
             plus = meant(positive, classes, target)
             classes = [next(c for c in classes if c is not plus), plus]

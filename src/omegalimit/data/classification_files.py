@@ -7,17 +7,25 @@ from .classification import ClassificationData
 
 
 def load_classification(
-    source: Any, target: str | None = None, *, header: bool | None = None, positive: Any = None
+    source: Any,
+    target: str | None = None,
+    *,
+    header: bool | None = None,
+    positive: Any = None,
+    weights: str | None = None,
 ) -> ClassificationData:
     """Rows of numbers and their classes, from a file or a pandas data frame.
 
     - `source`: the path of a CSV file (separated by commas, semicolons, tabs, bars or blanks), a Parquet file (needs
-      `omegalimit[parquet]`) or an `.npz` file with `X` (n, d), `y` (n,) and, if you like, `names`; or a data frame.
+      `omegalimit[parquet]`) or an `.npz` file with `X` (n, d), `y` (n,) and, if you like, `names` and `weights` (n,); or
+      a data frame.
     - `target`: the name of the column with the classes; when not given, the last one, and a note says so. It may hold
       text or numbers, two different ones. All others are what they are predicted from, and hold numbers.
     - `header`: whether the first line of a CSV file holds names. `None`: as for `load_regression`; and a line is a row
       where everything in it that is no number occurs again below it, in the same column.
-    - `positive`: the class that becomes +1; `None`: the later one in sorted order. A note says which it is.
+    - `positive`: the class that becomes +1; `None`: the later one, as in `ClassificationData.from_labels`. A note says
+      which it is.
+    - `weights`: the name of a column with a positive weight for each row; `None`: no column has weights.
 
     In a CSV file an empty field, `?`, `NA` and their like are missing classes; `+`, `-` and `none` are classes.
 
@@ -31,10 +39,11 @@ def load_classification(
             rows.X,
             rows.y,
             positive=positive,
+            weights=rows.weights,
             names=rows.names,
             target=rows.target,
             name=rows.name,
             notes=rows.notes,
         )
 
-    return load_rows(source, target, header, make, labels=True)
+    return load_rows(source, target, header, make, labels=True, weights=weights)

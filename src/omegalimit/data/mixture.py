@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import check_count, check_finite, check_ndim, check_same_length, shape_text, to_float64
+from .._checks import check_count, check_finite, check_ndim, check_number, check_same_length, shape_text, to_float64
 from .._threads import one_blas_thread
 
 _EPS = float(np.finfo(float).eps)
@@ -52,8 +52,8 @@ class Mixture:
       row x of that basis is `x V` here; `None` when there is no other basis. Everything else is in the eigenbasis.
 
     Raises `ValueError` for a mean that is zero, eigenvalues that are not positive, p out of range, lengths that differ,
-    no entries, entries that are not finite, or sizes (of the mean, of the deviations) beyond 1e+-153, whose squares are
-    no doubles; `TypeError` for what is no number.
+    a rotation that is not orthogonal, no entries, entries that are not finite, or sizes (of the mean, of the
+    deviations) beyond 1e+-153, whose squares are no doubles; `TypeError` for what is no number.
     """
 
     mean: Float[np.ndarray, " d"]
@@ -78,6 +78,8 @@ class Mixture:
                 raise ValueError(
                     f"`rotation` must have shape ({mean.size}, {mean.size}); got {shape_text(rotation.shape)}."
                 )
+            check_finite(rotation, "rotation")
+            _check_orthogonal(rotation)
             object.__setattr__(self, "rotation", rotation)
 
     @property
@@ -96,7 +98,7 @@ class Mixture:
     ) -> "Mixture":
         """Spectrum `i^-a`, i = 1..d; mean as in `with_spectrum`. `a = 0` is the isotropic mixture."""
         i = np.arange(1.0, check_count(d, "d", least=1) + 1)
-        return cls.with_spectrum(i ** -_number(a, "a"), r=r, flips=flips, decay=decay)
+        return cls.with_spectrum(i ** -check_number(a, "a"), r=r, flips=flips, decay=decay)
 
     @classmethod
     def exponential(
@@ -104,7 +106,7 @@ class Mixture:
     ) -> "Mixture":
         """Spectrum `e^(-rate (i - 1))`, i = 1..d; mean as in `with_spectrum`."""
         i = np.arange(float(check_count(d, "d", least=1)))
-        return cls.with_spectrum(np.exp(-_number(rate, "rate") * i), r=r, flips=flips, decay=decay)
+        return cls.with_spectrum(np.exp(-check_number(rate, "rate") * i), r=r, flips=flips, decay=decay)
 
     @classmethod
     def with_spectrum(
@@ -117,7 +119,7 @@ class Mixture:
         eigenvalues = to_float64(eigenvalues, "eigenvalues")[0]
         check_ndim(eigenvalues, "eigenvalues", axes="d")
         _check_eigenvalues(eigenvalues)
-        r, decay = _number(r, "r"), _number(decay, "decay")
+        r, decay = check_number(r, "r"), check_number(decay, "decay")
         if not r > 0:
             raise ValueError(f"`r` must be positive; got {r!r}.")
         deviations = np.sqrt(eigenvalues)
@@ -197,6 +199,17 @@ def _check_eigenvalues(eigenvalues: np.ndarray) -> None:
     _check_size(math.sqrt(eigenvalues.max()), "the largest deviation", "the covariance is zero")
 
 
+def _check_orthogonal(rotation: np.ndarray) -> None:
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(rotation.T @ rotation - np.eye(len(rotation)))
+    # A product of orthogonal matrices, rounded; what came in single precision is to be made orthogonal in double.
+    if not off.max() <= 1e3 * len(rotation) * _EPS:
+        raise ValueError(
+            f"`rotation` is not orthogonal: `V'V` differs from the identity by {off.max():g}. Take the eigenvectors of "
+            "the covariance, or leave it to `Mixture.from_covariance`."
+        )
+
+
 def _check_size(size: float, what: str, why_not_zero: str) -> None:
     if size == 0:
         raise ValueError(f"{what} is 0: {why_not_zero}.")
@@ -205,19 +218,10 @@ def _check_size(size: float, what: str, why_not_zero: str) -> None:
 
 
 def _flips(value: object) -> float:
-    p = _number(value, "flips")
+    p = check_number(value, "flips")
     if not 0 <= p < 0.5:
         raise ValueError(
             f"`flips`, the probability that a label is flipped, must be at least 0 and less than 1/2; got {p!r}."
             + (" Above 1/2 exchange the names of the two classes." if 0.5 < p <= 1 else "")
         )
     return p
-
-
-def _number(value: object, name: str) -> float:
-    array = to_float64(value, name)[0]
-    if array.ndim:
-        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
-    if not math.isfinite(number := float(array)):
-        raise ValueError(f"`{name}` must be finite; got {number!r}.")
-    return number

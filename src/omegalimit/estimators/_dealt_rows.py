@@ -2,8 +2,9 @@
 
 Rows that are equal, label and all, go to the same part, and the deal depends on the distinct rows alone: not on their
 order, nor on how often each one occurs. A row of weight k is then dealt as k equal rows are, and none is judged by what
-was trained on. Where no number differs from another, and there are no classes, rows are dealt one
-by one: there is nothing to learn from them.
+was trained on. (The order of the columns and of the classes does count: the distinct rows are sorted by them before
+they are shuffled, so that other names for the classes may give other parts.) Where no number differs from another, and
+there are no classes, rows are dealt one by one: there is nothing to learn from them.
 """
 
 from typing import Any
@@ -42,9 +43,11 @@ def folds(
     """Parts that take turns: `cv` of them, dealt; or what scikit-learn takes as `cv`, as it is.
 
     With `classes` each class is dealt by itself; one with a single distinct row is never held out. Fewer distinct rows
-    give fewer parts, and none where none can be held out. Raises `ValueError` for a `cv` below two.
+    give fewer parts, and none where none can be held out. Raises `ValueError` for a `cv` below two, or a truth value.
     """
-    if not isinstance(cv, (int, np.integer)) or isinstance(cv, bool):
+    if isinstance(cv, (bool, np.bool_)):
+        raise ValueError(f"`cv` must be a number of folds, or what scikit-learn takes as `cv`; got {cv}.")
+    if not isinstance(cv, (int, np.integer)):
         splitter: Any = check_cv(cv, y, classifier=classes)
         return list(splitter.split(X, y))
     if cv < 2:

@@ -11,8 +11,8 @@ from .._checks import check_finite, check_ndim, to_float64
 def row_weights(sample_weight: Any, n: int, *, least: int) -> tuple[np.ndarray, Float[np.ndarray, " k"]]:
     """The rows of positive weight, ascending, and their weights; all rows and ones for `None`.
 
-    Raises `ValueError` for another shape than `(n,)`, weights that are negative or not finite, and fewer than `least`
-    rows that count; `TypeError` for weights that are no real numbers.
+    Raises `ValueError` for another shape than `(n,)`, weights that are negative or not finite, fewer than `least` rows
+    that count, and weights whose ratio is no double; `TypeError` for weights that are no real numbers.
     """
     if sample_weight is None:
         return np.arange(n), np.ones(n)
@@ -33,5 +33,12 @@ def row_weights(sample_weight: Any, n: int, *, least: int) -> tuple[np.ndarray, 
     if kept.size < least:
         raise ValueError(
             f"`sample_weight` is positive for {kept.size} rows; the weights of at least {least} must be positive."
+        )
+    # Weights count against each other; without the check, one that is positive would count as zero.
+    least_weight = int(kept[np.argmin(weights[kept])])
+    if weights[least_weight] / weights.max() < np.finfo(float).tiny:
+        raise ValueError(
+            f"`sample_weight[{least_weight}]` is {weights[least_weight]:g} and the largest is {weights.max():g}: their "
+            "ratio leaves the range of doubles; take zero for rows that are not to count."
         )
     return kept, weights[kept]

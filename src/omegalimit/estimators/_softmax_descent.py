@@ -11,7 +11,7 @@ raise the loss. On a part of the rows the weights are at most divided by the par
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import scipy.special
@@ -87,21 +87,31 @@ def descend(
     part: Part, W: Float[np.ndarray, "p k"], *, step_size: float, marks: Iterable[int]
 ) -> Iterator[Float[np.ndarray, "p k"]]:
     """The weights after each of `marks` steps (ascending), from `W`; each is an array of its own."""
-    W, done = W.copy(), 0
-    push = step_size * part.c[:, None]
+    W, done = np.ascontiguousarray(W.T), 0  # a class a row: sums and maxima over the classes run along the memory
+    A, push = np.ascontiguousarray(part.A.T), step_size * part.c
+    residual = _residual(part.Y)
     for mark in marks:
         for _ in range(mark - done):
-            W -= part.A.T @ (push * _residual(part.A @ W, part.Y))
+            R = residual(W @ A)
+            R *= push
+            W -= R @ part.A
         done = mark
-        yield W.copy()
+        yield W.T.copy()
 
 
-def _residual(scores: Float[np.ndarray, "n k"], Y: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Probabilities less `Y`, without the cancellation in rows that are right by far."""
-    if scores.shape[1] == 1:
-        sign = 1 - 2 * Y
-        return sign * scipy.special.expit(sign * scores)
-    others = np.exp(scores - scores.max(axis=1, keepdims=True))
-    others /= others.sum(axis=1, keepdims=True)
-    others[Y > 0] = 0.0
-    return others - Y * others.sum(axis=1, keepdims=True)
+def _residual(Y: Float[np.ndarray, "n k"]) -> Callable[[Float[np.ndarray, "k n"]], Float[np.ndarray, "k n"]]:
+    """Probabilities less `Y`, of scores, without the cancellation in rows that are right by far."""
+    if Y.shape[1] == 1:
+        sign = 1 - 2 * Y.T
+        return lambda scores: sign * scipy.special.expit(sign * scores)
+    own = Y.argmax(axis=1), np.arange(len(Y))
+
+    def residual(scores: np.ndarray) -> np.ndarray:
+        scores -= scores.max(axis=0)
+        others = np.exp(scores, out=scores)
+        others /= others.sum(axis=0)
+        others[own] = 0.0
+        others[own] = -others.sum(axis=0)
+        return others
+
+    return residual

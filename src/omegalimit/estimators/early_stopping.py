@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_count
+from .._checks import check_count, check_unmasked
 from .._threads import one_blas_thread
 from ._dealt_rows import Split, folds, hold_out_part, of_these
 from ._descent_rows import DescentRows
@@ -45,7 +45,8 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
     - `step_size`: `None`: the inverse of a bound on the Hessian, `4 / lambda_max(A'CA)` for two classes and
       `2 / lambda_max(A'CA)` for more, `A` the rows with their column for the intercept and `C` their weights with sum
       one, times the smallest share of the weights that any part trains on: no step on any part raises its loss. A
-      number: in units of the inverse square of `X`.
+      number: in units of the inverse square of `X`; above twice the size just given, where steps may raise the loss and
+      descent need not settle, `fit` warns.
     - `fit_intercept`: whether the classes may be divided away from the centre. The intercept descends as well, in units
       of the largest direction, from the log odds of the classes.
     - `centre`: whether to take the mean of the training rows away first. `None`: as `fit_intercept`. With
@@ -53,7 +54,8 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
       `False` they divide at the origin.
     - `max_steps`: at most so many steps are tried. `patience`: the search ends earlier when so many times the best
       number of steps have passed (and 100 at least); `None`: it does not.
-    - `random_state`: of the rows held out, or of the folds.
+    - `random_state`: of the rows held out, or of the folds. The deal depends on it, on the distinct rows, and on the
+      order of the columns and of the classes; not on the order of the rows, nor on how often each occurs.
 
     Fitted: `classes_` (K,); `coef_` (1, d) and `intercept_` (1,) for two classes, else (K, d) and (K,); `n_steps_`
     (`n_iter_` too), `step_size_` and `time_`, their product; `steps_` (m,), the numbers of steps that were tried, and
@@ -97,6 +99,8 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
         `sample_weight`: not negative, `(n,)`; a row of weight k counts as k rows, and one of zero as none.
         """
         self._check_parameters()
+        check_unmasked(X, "X")
+        check_unmasked(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         kept, weights = row_weights(sample_weight, len(y), least=1)
@@ -118,6 +122,7 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores: the log odds of `classes_[1]`, shape `(n,)`, for two classes; one for each class, `(n, K)`, else."""
         check_is_fitted(self)
+        check_unmasked(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -179,7 +184,10 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
         return found
 
     def _descend(self, rows: DescentRows, splits: Sequence[Split]) -> None:
-        step = rows.step_size(self.step_size, min([rows.share(train) for train, _ in splits], default=1.0))
+        least_share = min([rows.share(train) for train, _ in splits], default=1.0)
+        step = rows.step_size(self.step_size, least_share)
+        if self.step_size is not None:
+            self._check_step(rows, step, least_share)
         everything = np.arange(len(rows.c))
         self.steps_ = self.holdout_errors_ = self.holdout_error_ = None
         self.at_horizon_ = False
@@ -195,6 +203,16 @@ class EarlyStoppedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.n_steps_ = self.n_iter_ = chosen
         self.step_size_ = rows.step_in_units(step)
         self.time_ = chosen * self.step_size_
+
+    def _check_step(self, rows: DescentRows, step: float, least_share: float) -> None:
+        stable = 2 * least_share / rows.bound if rows.bound else math.inf
+        if step > stable * (1 + 1e-12):  # its own rounding
+            warnings.warn(
+                f"`step_size` = {self.step_size:g} is above {rows.step_in_units(stable):g}, beyond which a step may "
+                "raise the loss, and descent need not settle; take a smaller one, or None for half of that.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _choose(self, rows: DescentRows, splits: Sequence[Split], step: float) -> tuple[int, np.ndarray]:
         """The number of steps with the least error on the rows held out, and the weights there of the first part."""

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._checks import check_unmasked
 from ..limits import MaxMargin
 from ..limits.norms import VECTOR_NORMS
 from ..solvers import solve
@@ -67,6 +68,8 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"`on_not_separable` must be 'warn' or 'raise'; got {self.on_not_separable!r}.")
         if not isinstance(self.fit_intercept, (bool, np.bool_)) and self.fit_intercept != "penalised":
             raise ValueError(f"`fit_intercept` must be True, False or 'penalised'; got {self.fit_intercept!r}.")
+        check_unmasked(X, "X")
+        check_unmasked(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         if type_of_target(y, input_name="y") != "binary":
@@ -102,6 +105,7 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """`<x, w> + b`, shape `(n,)`; positive for `classes_[1]`."""
         check_is_fitted(self)
+        check_unmasked(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return X @ self.coef_[0] + self.intercept_[0]
 

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._checks import check_unmasked
 from ..solvers.shift_selection import choose_shift, fit_shift
 from ._dealt_rows import Split, folds, hold_out_part, of_these
 from ._row_weights import row_weights
@@ -21,8 +22,9 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
     `nu = a` takes it back. `nu = 0, t = inf` is the ridgeless (least-norm) fit, and `t = inf` with `nu` below the
     smallest eigenvalue negative ridge. (Negative-shifted descent: arXiv 2607.22474.)
 
-    - `nu`, `t`: the shift and the time, in units of `S` and of its inverse, a number or a list to choose from; `None`:
-      a grid in units of the spectrum, which has the ridgeless fit among its pairs. Times may be infinite.
+    - `nu`, `t`: the shift and the time, in units of `S` and of its inverse, a number or a list to choose from, none of
+      them negative (`nu` below zero would be ridge's penalty, which is not among what is chosen from here); `None`: a
+      grid in units of the spectrum, which has the ridgeless fit among its pairs. Times may be infinite.
     - `selection`: `"cv"` (default): the pair with the least mean square error over folds, fitted again on all rows; a
       shift is that of all rows, and `nu n/n_k` on a fold that trains on `n_k` of n. `"holdout"`: on one part of the
       rows; the fit is that on the others, so that the bounds hold for it. `None`: `nu` and `t` are one number each,
@@ -77,6 +79,8 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"`selection` must be 'cv', 'holdout' or None; got {self.selection!r}.")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise ValueError(f"`fit_intercept` must be True or False; got {self.fit_intercept!r}.")
+        check_unmasked(X, "X")
+        check_unmasked(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
         kept, weights = row_weights(sample_weight, len(y), least=2)
@@ -104,6 +108,7 @@ class ShiftedDescentRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """`<x, coef_> + intercept_` for each row, shape `(n,)`."""
         check_is_fitted(self)
+        check_unmasked(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_ + self.intercept_
 

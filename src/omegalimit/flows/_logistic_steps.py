@@ -12,6 +12,7 @@ from scipy.special import expit
 
 TOGETHER = 160  # rows up to which data sets of a batch step together: one product is shorter than the call for it
 CACHE = 2**20  # bytes of the matrices that do
+_TINY = float(np.finfo(float).tiny)
 _DENSE = 64  # rows below which all eigenvalues are cheaper than the largest one alone
 (_symv,) = get_blas_funcs(("symv",), dtype=float)
 
@@ -30,8 +31,8 @@ SLOPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-def scaled_problem(rows, is_gram, dual, c, eta, of) -> tuple[np.ndarray, float, float]:
-    """`eta ZZ'`, or for primal coordinates Z, in units in which no entry is above 1; eta in these units; and eta.
+def scaled_problem(rows, is_gram, dual, c, eta, of) -> tuple[np.ndarray, float, float, np.ndarray]:
+    """`eta ZZ'`, or for primal coordinates Z, in units in which no entry is above 1; eta in these units; eta; `|z_i|`.
 
     At scale one neither a Gram matrix nor a product leaves the range of doubles, whatever the user's units are.
     """
@@ -39,6 +40,10 @@ def scaled_problem(rows, is_gram, dual, c, eta, of) -> tuple[np.ndarray, float, 
     if unit == 0:
         raise ValueError(f"every row {of}is zero: there is nothing to learn from.")
     scaled = rows / unit
+    if is_gram:
+        lengths = np.sqrt(unit) * np.sqrt(np.maximum(scaled.diagonal(), 0.0))
+    else:
+        lengths = unit * np.linalg.norm(scaled, axis=1)
     K = scaled if is_gram else (scaled @ scaled.T if dual else None)
     if eta is None:
         root = np.sqrt(c)[:, None]
@@ -48,11 +53,18 @@ def scaled_problem(rows, is_gram, dual, c, eta, of) -> tuple[np.ndarray, float, 
         unit_step = 4 / largest
         eta = unit_step / unit if is_gram else unit_step / unit / unit
     else:
+        eta = float(eta)
         unit_step = eta * unit if is_gram else eta * unit * unit
+    if not all(_TINY <= step < np.inf for step in (unit_step, eta)):
+        name = "`gram`" if is_gram else "`Z`"
+        raise ValueError(
+            f"with entries up to {unit:g} in {name} {of}the step size leaves the range of doubles, here or in units of "
+            f"the largest entry; divide {name} by its largest entry."
+        )
     if K is None:
-        return scaled, unit_step, eta
+        return scaled, unit_step, eta, lengths
     K *= unit_step
-    return K, unit_step, eta
+    return K, unit_step, eta, lengths
 
 
 def steps_together(K, c, marks, slope, margins, alpha) -> None:

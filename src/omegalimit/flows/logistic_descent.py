@@ -10,10 +10,14 @@ one product with a symmetric matrix a step, n^2 numbers of which one triangle is
 2 n d. The steps of one data set follow each other while its matrix is in the cache; only small ones of a batch step
 together, as many as the cache holds. (Derived here; a rewriting, not an approximation: both give the same weights to
 rounding.)
+
+The rounding is not the same, though. In dual coordinates alpha grows without end, and the margins are sums of
+`z_i'z_j alpha_j`, whose squares hide how nearly opposite rows differ: rows (1, 0) and (-1, 1e-8) have margins of zero
+there. In primal coordinates such sums cancel in each step's gradient, before anything has grown. `margin_errors` has
+the size of either; `coordinates="auto"` takes primal ones where dual ones lost a margin.
 """
 
 import dataclasses
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,9 +25,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._checks import check_count, check_finite, shape_text, to_float64
+from .._checks import check_count, shape_text, to_float64
 from .._threads import one_blas_thread
 from ..trajectory import Cost
+from ._logistic_door import check_data, check_marks, check_steps, check_weights
 from ._logistic_steps import (
     CACHE,
     SLOPES,
@@ -35,7 +40,8 @@ from ._logistic_steps import (
     steps_together,
 )
 
-N_MARKS = 80
+_EPS = float(np.finfo(float).eps)
+_HIDDEN = 1e-3  # share of a margin that its rounding may be, before primal coordinates are taken
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +53,7 @@ class LogisticDescent:
       as the exponential loss lets it.
     - `alpha`: the coordinates with `w = Z'alpha`, shape (*B, T, n).
     - `loss`: its name; `weights`: c, shape (*B, n); `coordinates`: `"dual"` or `"primal"`, what was iterated.
+    - `lengths`: `|z_i|`, shape (*B, n).
     - `n_bytes`: of the matrix, read in all the steps; `setup_seconds`: CPU seconds for Gram matrices and step sizes;
       `cost`: of the steps alone.
     """
@@ -56,6 +63,7 @@ class LogisticDescent:
     margins: Float[np.ndarray, "*B T n"]
     alpha: Float[np.ndarray, "*B T n"]
     weights: Float[np.ndarray, "*B n"]
+    lengths: Float[np.ndarray, "*B n"] = dataclasses.field(repr=False)
     loss: str
     coordinates: str
     n_bytes: int
@@ -74,6 +82,24 @@ class LogisticDescent:
         return np.isnan(self.margins).any(axis=(-2, -1))
 
     @property
+    def margin_errors(self) -> Float[np.ndarray, "*B T n"]:
+        """Rounding errors of `margins`, in size, an estimate to first order: what is below them is not known.
+
+        In dual coordinates `f |z_i| sum_j |z_j| alpha_j`, in primal ones `sum_l |z_il| (f |w_l| + 16 eps v_l)` with
+        `v = eta sum_j c_j |z_j|`, as large as a step; `f = (16 + 4 sqrt k) eps` after k steps: roundings add up as
+        random signs do, and descent damps them. (Derived here, the numbers measured against descent in longer doubles.)
+        """
+        factor = _rounding(self.marks)[:, None]
+        if self.coordinates == "dual":
+            sums = np.einsum("...ti,...i->...t", np.abs(self.alpha), self.lengths)
+            return factor * sums[..., None] * self.lengths[..., None, :]
+        assert self.rows is not None  # primal coordinates are those of the rows
+        with one_blas_thread():
+            sizes, c = np.abs(self.rows), self.step_size[..., None] * self.weights
+            step = (c[..., None, :] @ sizes)[..., 0, :]
+            return (factor * np.abs(self.coef()) + 16 * _EPS * step[..., None, :]) @ np.swapaxes(sizes, -1, -2)
+
+    @property
     def train_error(self) -> Float[np.ndarray, "*B T"]:
         """Share of the weights c on rows with `z_i'w <= 0`; NaN where a run had left the range."""
         wrong = np.where(np.isnan(self.margins), np.nan, self.margins <= 0)
@@ -85,8 +111,8 @@ class LogisticDescent:
         values = np.logaddexp(0, -self.margins) if self.loss == "logistic" else np.exp(-self.margins)
         return np.einsum("...ti,...i->...t", values, self.weights)
 
-    def coef(self, marks: Sequence[int] | slice | int = slice(None)) -> Float[np.ndarray, "*B T d"]:
-        """The weights w at all marks, or at those with the given indices: shape (*B, T, d).
+    def coef(self, marks: Sequence[int] | slice | int = slice(None)) -> Float[np.ndarray, "..."]:
+        """The weights w at all marks, or at those with the given indices, shape (*B, T, d); at one, (*B, d).
 
         Raises `ValueError` when only Gram matrices were given: take `alpha`, and the rows where you have them.
         """
@@ -94,8 +120,10 @@ class LogisticDescent:
             raise ValueError(
                 "only a Gram matrix was given, and the weights need the rows: multiply `alpha` by them, `alpha @ Z`."
             )
+        chosen = np.arange(self.marks.size)[marks]
         with one_blas_thread():
-            return self.alpha[..., marks, :] @ self.rows
+            W = self.alpha[..., np.atleast_1d(chosen), :] @ self.rows
+        return W if np.ndim(chosen) else W[..., 0, :]
 
     def outputs(self, cross: Float[np.ndarray, "*B m n"]) -> Float[np.ndarray, "*B T m"]:
         """`x_j'w` at the marks for other points, from `cross = X Z'`: hold-out margins, once times their labels."""
@@ -129,19 +157,21 @@ def logistic_descent(
       `4 / lam_max(X'X/n)`. The exponential loss has no such bound, and needs one given.
     - `marks`: ascending steps from 1 to `n_steps`; not given, about 80 of them, evenly spread in the logarithm.
     - `weights`: c, positive or zero, shape (n,), or (B, n); not given, 1/n.
-    - `coordinates`: `"dual"`, `"primal"`, or `"auto"`: dual where that is less work, the Gram matrix counted.
+    - `coordinates`: `"dual"`, `"primal"`, or `"auto"`: dual where that is less work, the Gram matrix counted; and then
+      primal after all where rounding is more than a thousandth of the last margin of some row.
 
     A run that leaves the range of doubles is a value: see `LogisticDescent.margins`. Raises `ValueError` for shapes
-    that do not fit, entries that are not finite, rows that are all zero, or options out of range.
+    that do not fit, entries that are not finite, rows that are all zero, a `gram` with an eigenvalue below zero,
+    options out of range, and units in which the step size or alpha leave the range of doubles.
     """
     began = time.process_time()
-    data, is_gram = _data(Z, gram)
+    data, is_gram = check_data(Z, gram)
     shape, batch = data.shape, data.ndim == 3
     data = data if batch else data[None]
     B, n = data.shape[:2]
     check_count(n_steps, "n_steps", least=1)
-    kept = _marks(marks, n_steps)
-    c = _weights(weights, shape[:-1]).reshape(B, n)
+    kept = check_marks(marks, n_steps)
+    c = check_weights(weights, shape[:-1]).reshape(B, n)
     if loss not in SLOPES:
         raise ValueError(f"`loss` must be one of {', '.join(SLOPES)}; got {loss!r}.")
     if coordinates not in ("auto", "dual", "primal"):
@@ -150,11 +180,49 @@ def logistic_descent(
         raise ValueError("primal coordinates need the rows `Z`; a Gram matrix has only dual ones.")
     if step_size is None and loss != "logistic":
         raise ValueError("the exponential loss has no largest curvature to take a step size from; pass `step_size`.")
-    given = None if step_size is None else _steps(step_size, shape[:-2]).reshape(B)
+    given = None if step_size is None else check_steps(step_size, shape[:-2]).reshape(B)
     dual = is_gram or coordinates == "dual" or (coordinates == "auto" and dual_is_less_work(n, data.shape[2], n_steps))
 
-    eta, seconds, n_bytes = np.empty(B), 0.0, 0
-    margins, alpha = np.full((B, len(kept), n), np.nan), np.full((B, len(kept), n), np.nan)
+    run = _run(data, is_gram, dual, c, given, kept, loss, batch)
+    if dual and coordinates == "auto" and not is_gram and _hidden(run, c, n_steps):
+        dual, more = False, run.seconds
+        run = _run(data, is_gram, dual, c, given, kept, loss, batch)
+        run.seconds += more
+    n_done = B * int(kept[-1])  # nothing is run beyond the last mark
+    cost = Cost(n_evaluations=n_done, n_steps=n_done, n_rejected=0, cpu_seconds=run.seconds)
+    return LogisticDescent(
+        marks=kept,
+        step_size=run.eta.reshape(shape[:-2]),
+        margins=run.margins.reshape(*shape[:-2], len(kept), n),
+        alpha=run.alpha.reshape(*shape[:-2], len(kept), n),
+        weights=c.reshape(shape[:-1]),
+        lengths=run.lengths.reshape(shape[:-1]),
+        loss=loss,
+        coordinates="dual" if dual else "primal",
+        n_bytes=run.n_bytes,
+        setup_seconds=time.process_time() - began - run.seconds,
+        cost=cost,
+        rows=None if is_gram else data.reshape(shape),
+    )
+
+
+@dataclasses.dataclass
+class _Run:
+    """All data sets in one kind of coordinates, filled one after the other."""
+
+    eta: np.ndarray
+    lengths: np.ndarray
+    margins: np.ndarray
+    alpha: np.ndarray
+    n_bytes: int = 0
+    seconds: float = 0.0
+
+
+def _run(data, is_gram, dual, c, given, kept, loss, batch) -> _Run:
+    B, n = c.shape
+    n_steps, slope = int(kept[-1]), SLOPES[loss]
+    empty = np.full((B, len(kept), n), np.nan)
+    run = _Run(eta=np.empty(B), lengths=np.empty((B, n)), margins=empty, alpha=empty.copy())
     together = max(1, CACHE // (8 * n * n)) if dual and n <= TOGETHER else 1
     with one_blas_thread():
         for first in range(0, B, together):
@@ -162,100 +230,39 @@ def logistic_descent(
             matrices, units = [], []
             for b in range(group.start, group.stop):
                 of = f"of data set {b} " if batch else ""
-                matrix, unit_step, eta[b] = scaled_problem(
+                matrix, unit_step, run.eta[b], run.lengths[b] = scaled_problem(
                     data[b], is_gram, dual, c[b], None if given is None else given[b], of
                 )
                 matrices.append(matrix)
                 units.append(unit_step)
-            started, out = time.process_time(), (margins[group], alpha[group])
+            started, out = time.process_time(), (run.margins[group], run.alpha[group])
             if not dual:
-                n_bytes += n_steps * 16 * matrices[0].size
-                primal_steps(matrices[0], units[0], c[first], kept, SLOPES[loss], out[0][0], out[1][0])
+                run.n_bytes += n_steps * 16 * matrices[0].size
+                primal_steps(matrices[0], units[0], c[first], kept, slope, out[0][0], out[1][0])
             elif n <= TOGETHER:
-                n_bytes += n_steps * 8 * n * n * len(matrices)
-                steps_together(np.stack(matrices), c[group], kept, SLOPES[loss], *out)
+                run.n_bytes += n_steps * 8 * n * n * len(matrices)
+                steps_together(np.stack(matrices), c[group], kept, slope, *out)
             else:
-                n_bytes += n_steps * 8 * (n * (n + 1) // 2)
-                dual_steps(matrices[0], c[first], kept, SLOPES[loss], out[0][0], out[1][0])
-            seconds += time.process_time() - started
-        alpha *= eta[:, None, None]
-    cost = Cost(n_evaluations=B * n_steps, n_steps=B * n_steps, n_rejected=0, cpu_seconds=seconds)
-    return LogisticDescent(
-        marks=kept,
-        step_size=eta.reshape(shape[:-2]),
-        margins=margins.reshape(*shape[:-2], len(kept), n),
-        alpha=alpha.reshape(*shape[:-2], len(kept), n),
-        weights=c.reshape(shape[:-1]),
-        loss=loss,
-        coordinates="dual" if dual else "primal",
-        n_bytes=n_bytes,
-        setup_seconds=time.process_time() - began - seconds,
-        cost=cost,
-        rows=None if is_gram else data.reshape(shape),
-    )
-
-
-def _data(Z: object, gram: object) -> tuple[np.ndarray, bool]:
-    if (Z is None) == (gram is None):
-        raise ValueError("pass either the rows `Z` or their `gram` matrix, one of the two.")
-    name, value, axes = ("Z", Z, "n, d") if gram is None else ("gram", gram, "n, n")
-    # A batch is large: it is copied only where it must be converted.
-    array = value if isinstance(value, np.ndarray) and value.dtype == np.float64 else to_float64(value, name)[0]
-    if array.ndim not in (2, 3):
-        raise ValueError(f"`{name}` must have shape ({axes}), or (B, {axes}); got {shape_text(array.shape)}.")
-    if not array.size:
-        raise ValueError(f"`{name}` has shape {shape_text(array.shape)}: there is nothing in it.")
-    check_finite(array, name)
-    if gram is None:
-        return array, False
-    if array.shape[-1] != array.shape[-2]:
-        raise ValueError(f"`gram` must be square in its last two axes; got {shape_text(array.shape)}.")
-    size = np.abs(array).max()
-    off = np.abs(array - np.swapaxes(array, -1, -2)).max()
-    if off > 1e3 * array.shape[-1] * np.finfo(float).eps * size:  # sums of products, rounded in another order
-        raise ValueError(f"`gram` is not symmetric: entries that should be equal differ by up to {off:g}.")
-    return array, True
-
-
-def _marks(marks: object, n_steps: int) -> Int[np.ndarray, " T"]:
-    if marks is None:
-        return np.unique(np.round(np.geomspace(1, n_steps, N_MARKS)).astype(int))
-    array = to_float64(marks, "marks")[0]
-    whole = array.ndim == 1 and array.size > 0 and np.array_equal(array, np.floor(array))
-    if not whole or array[0] < 1 or array[-1] > n_steps or not np.all(np.diff(array) > 0):
+                run.n_bytes += n_steps * 8 * (n * (n + 1) // 2)
+                dual_steps(matrices[0], c[first], kept, slope, out[0][0], out[1][0])
+            run.seconds += time.process_time() - started
+        with np.errstate(over="ignore", invalid="ignore"):
+            run.alpha *= run.eta[:, None, None]
+    if (np.isfinite(run.margins) & ~np.isfinite(run.alpha)).any():
         raise ValueError(
-            f"`marks` must be ascending whole numbers from 1 to `n_steps` = {n_steps}; got {array.tolist()!r}."
+            "the coordinates alpha leave the range of doubles in these units; divide "
+            f"`{'gram' if is_gram else 'Z'}` by its largest entry."
         )
-    return array.astype(int)
+    return run
 
 
-def _weights(weights: object, shape: tuple[int, ...]) -> np.ndarray:
-    if weights is None:
-        return np.full(shape, 1 / shape[-1])
-    array = to_float64(weights, "weights")[0]
-    if array.shape not in (shape, shape[-1:]):
-        raise ValueError(
-            f"`weights` must have shape {shape_text(shape[-1:])}, one for each row"
-            + (f", or {shape_text(shape)}" if len(shape) > 1 else "")
-            + f"; got {shape_text(array.shape)}."
-        )
-    check_finite(array, "weights")
-    array = np.array(np.broadcast_to(array, shape))
-    if (array < 0).any() or not (array.max(axis=-1) > 0).all():
-        raise ValueError(
-            f"`weights` must not be negative, and not all zero; the least is {array.min():g}, the largest "
-            f"{array.max():g}."
-        )
-    return array
+def _hidden(run: _Run, c: np.ndarray, n_steps: int) -> bool:
+    """Whether rounding in dual coordinates is a noticeable part of some row's last margin."""
+    sizes = run.lengths * (run.alpha[:, -1] * run.lengths).sum(axis=-1, keepdims=True)
+    lost = _rounding(n_steps) * sizes > _HIDDEN * np.abs(run.margins[:, -1])
+    return bool((lost & (c > 0) & (run.lengths > 0)).any())
 
 
-def _steps(step_size: object, shape: tuple[int, ...]) -> np.ndarray:
-    array = to_float64(step_size, "step_size")[0]
-    if array.shape not in ((), shape):
-        of = f", or one for each data set, shape {shape_text(shape)}" if shape else ""
-        raise ValueError(f"`step_size` must be one number{of}; got shape {shape_text(array.shape)}.")
-    array = np.array(np.broadcast_to(array, shape))
-    if not (np.isfinite(array) & (array > 0)).all():
-        bad = array[~(np.isfinite(array) & (array > 0))].flat[0]
-        raise ValueError(f"`step_size` must be positive and finite; got {math.nan if np.isnan(bad) else float(bad)!r}.")
-    return array
+def _rounding(n_steps):
+    """See `LogisticDescent.margin_errors`."""
+    return (16 + 4 * np.sqrt(n_steps)) * _EPS

@@ -27,12 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._checks import check_count, check_finite, shape_text, to_float64
+from .._checks import check_count
 from .._numerics import double_precision
 from ..losses import AbstractLoss, loss_named
 from ..trajectory import Cost
+from ._optimiser_checks import checked_eps, flat_rows
 from ._optimiser_degrees import Degrees, measured_degrees
-from ._separable_checks import checked_start, checked_weights
+from ._separable_checks import check_start_margins, checked_start, checked_weights
 
 if TYPE_CHECKING:
     import optax
@@ -60,9 +61,11 @@ class OptimiserDescent:
       gradient descent from there. (One that sums its squares, as Adagrad, never does.)
     - `scaled`: whether the rule ran in an arithmetic without underflow; `degrees`: its degrees in the gradient, or
       `None` with `why_unscaled` in words.
-    - `stalled_at`: steps after which no entry of w moved any more, or `None`: updates were below the rounding of w (or
-      the gradient zero, see `ending`).
-      `horizon`: steps before the one at which arithmetic ended the run, or `None`; `ending`: how it ended.
+    - `stalled_at`: steps before the first update that was lost, below the rounding of w in every entry, with no entry
+      of w moved after it; or `None`. `idle_since`: steps after which each update was exactly zero, or `None`: the
+      optimiser's own doing (a schedule that has come to zero, gradients that are only gathered), or a gradient of zero,
+      see `ending`. Not both.
+    - `horizon`: steps before the one at which arithmetic ended the run, or `None`; `ending`: how it ended.
     """
 
     loss: str
@@ -81,6 +84,7 @@ class OptimiserDescent:
     degrees: Degrees | None
     why_unscaled: str
     stalled_at: int | None
+    idle_since: int | None
     horizon: int | None
     ending: str
     cost: Cost
@@ -100,11 +104,14 @@ class _Run(NamedTuple):
     below: Any  # steps before the first gradient below eps, or -1
     below_S: Any
     still: Any  # steps before those at the end that moved nothing, or -1
-    ended: Any  # 0: running, 1: the update or the state is not finite, 2: the gradient's square left double precision
+    lost: Any  # steps before the first of these whose update was not zero, or -1
+    ended: Any  # see `_ENDINGS`
 
 
 class _Data(NamedTuple):
     Z: Any
+    unit: Any  # Z over 2^exponent, of size one: what a gradient is summed from
+    exponent: Any
     log_c: Any
     eps: Any
     log2_eps: Any
@@ -137,13 +144,13 @@ def optimiser_descent(
     Raises `TypeError` for what is neither an optimiser nor a function of eps that makes one, and for an optimiser that
     needs more than gradients.
     """
-    rows, of_shape = _checked_rows(Z, shape)
-    n = len(rows)
-    c = checked_weights(weights, n, default=1 / n)
+    rows, of_shape = flat_rows(Z, shape)
+    c = checked_weights(weights, rows, default=1 / len(rows))
     w0 = checked_start(start, of_shape)
+    check_start_margins(w0, rows)
     n_steps, n_kept = check_count(n_steps, "n_steps", least=1), check_count(n_kept, "n_kept", least=2)
     the_loss = loss_named(loss)
-    eps_value = _checked_eps(optimiser, eps)
+    eps_value = checked_eps(optimiser, eps)
     cpu = time.process_time()
     with double_precision():
         degrees, advance = _compiled(optimiser, of_shape, loss, eps is not None)
@@ -153,8 +160,11 @@ def optimiser_descent(
                 f"`optimiser` cannot be run in units of its gradient: {degrees.reason}. "
                 "Pass the optimiser itself, without `eps`, to run it on the true gradients as far as they are numbers."
             )
+        unit, exponent = _unit(rows)
         data = _Data(
             Z=rows,
+            unit=unit,
+            exponent=np.asarray(exponent),
             log_c=np.log(c),
             eps=np.asarray(eps_value),
             log2_eps=np.asarray(math.log2(eps_value) if eps_value > 0 else -math.inf),
@@ -165,21 +175,15 @@ def optimiser_descent(
     last = found[-1]
     states = np.array([run.w for run in found])
     steps = np.array([int(run.step) for run in found])
-    margins = states.reshape(len(found), -1) @ rows.T
-    with double_precision():
-        slopes = np.log(c) + np.asarray(the_loss.log_slope(margins))
-        losses = np.log(c) + np.asarray(the_loss.log_value(margins))
-    M = slopes.max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        log_gradient = M[:, 0] + np.log(np.abs(np.exp(slopes - M) @ rows).max(axis=1))
-    below, still, ended = int(last.below), int(last.still), int(last.ended)
+    margins, log_loss, log_gradient = _read(states.reshape(len(found), -1), rows, np.log(c), the_loss)
+    below, still, lost, ended = (int(part) for part in (last.below, last.still, last.lost, last.ended))
     return OptimiserDescent(
         loss=loss,
         steps=steps,
         w=states,
         S=np.array([float(run.S) for run in found]),
         margins=margins,
-        log_loss=np.logaddexp.reduce(losses, axis=1),
+        log_loss=log_loss,
         log_gradient=log_gradient,
         log_scale=np.array([float(run.k) for run in found]) * _LOG2,
         eps=eps,
@@ -189,9 +193,10 @@ def optimiser_descent(
         scaled=scaled,
         degrees=degrees if scaled else None,
         why_unscaled="" if scaled else degrees.reason,
-        stalled_at=still if still >= 0 else None,
+        stalled_at=lost if lost >= 0 else None,
+        idle_since=still if still >= 0 > lost else None,
         horizon=int(steps[-1]) if ended else None,
-        ending=_ending(ended, still, float(log_gradient[-1])),
+        ending=_ending(ended, still, lost, float(log_gradient[-1])),
         cost=Cost(
             n_evaluations=int(steps[-1]), n_steps=int(steps[-1]), n_rejected=0, cpu_seconds=time.process_time() - cpu
         ),
@@ -202,15 +207,39 @@ _ENDINGS = (
     "all steps were taken",
     "the next update or the optimiser's next state is not a finite number",
     "squares of the next gradient are below the smallest double",
+    "margins are beyond the largest double",
 )
 
 
-def _ending(ended: int, still: int, log_gradient: float) -> str:
+def _ending(ended: int, still: int, lost: int, log_gradient: float) -> str:
     if ended or still < 0:
         return _ENDINGS[ended]
+    if lost >= 0:
+        return f"after {lost} steps updates were below the rounding of w"
     if log_gradient == -math.inf:
         return f"after {still} steps nothing moved: the gradient is zero"
-    return f"after {still} steps updates were below the rounding of w"
+    return f"the optimiser made no update since step {still}"
+
+
+def _read(
+    states: Float[np.ndarray, "K D"], rows: Float[np.ndarray, "n D"], log_c: Float[np.ndarray, " n"], loss: AbstractLoss
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Margins, log loss and log gradient of the states; what has left double precision is infinite or NaN."""
+    unit, exponent = _unit(rows)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        margins = states @ rows.T
+        with double_precision():
+            slopes = log_c + np.asarray(loss.log_slope(margins))
+            losses = log_c + np.asarray(loss.log_value(margins))
+        M = slopes.max(axis=1, keepdims=True)
+        sums = np.abs(np.exp(slopes - M) @ unit).max(axis=1)
+        return margins, np.logaddexp.reduce(losses, axis=1), M[:, 0] + np.log(sums) + exponent * _LOG2
+
+
+def _unit(rows: Float[np.ndarray, "n D"]) -> tuple[Float[np.ndarray, "n D"], int]:
+    """The rows over a power of two, and its exponent: sums of slopes times rows of 1e308 would leave doubles."""
+    exponent = math.frexp(float(np.abs(rows).max()))[1]
+    return np.ldexp(rows, -exponent), exponent
 
 
 def _kept_states(advance: Any, data: _Data, w0: np.ndarray, state: Any, *, n_steps: int, n_kept: int) -> list[_Run]:
@@ -226,6 +255,7 @@ def _kept_states(advance: Any, data: _Data, w0: np.ndarray, state: Any, *, n_ste
             below=none,
             below_S=np.asarray(math.nan),
             still=none,
+            lost=none,
             ended=zero,
         )
     ]
@@ -283,19 +313,25 @@ def _loop(make: Callable[[Any], Any], shape: tuple[int, ...], loss: AbstractLoss
         return [_times(x, -D * (new - k)) if D else x for x, D in zip(leaves, powers, strict=True)], new
 
     def body(run: _Run, data: _Data) -> _Run:
-        w, leaves, k, step, S, below, below_S, still, _ = run
+        w, leaves, k, step, S, below, below_S, still, lost, _ = run
         log_slope = data.log_c + loss.log_slope(data.Z @ w.reshape(-1))
         M = jnp.max(log_slope)
-        size = jnp.max(jnp.abs(jnp.exp(log_slope - M) @ data.Z))
-        e = (M + jnp.log(size)) / _LOG2  # -inf for a gradient that is zero
+        size = jnp.max(jnp.abs(jnp.exp(log_slope - M) @ data.unit))
+        e = (M + jnp.log(size)) / _LOG2 + data.exponent  # -inf for a gradient that is zero
         if degrees is not None:
             far = jnp.isfinite(e) & (jnp.abs(e - k) > _WINDOW)
             leaves, k = jax.lax.cond(far, follow, lambda leaves, k, *_: (leaves, k), leaves, k, e, data.log2_eps)
         first_below = (below < 0) & (e < data.log2_threshold)  # NaN is above nothing
         below, below_S = jnp.where(first_below, step, below), jnp.where(first_below, S, below_S)
-        g = -(jnp.exp(log_slope - k * _LOG2) @ data.Z).reshape(w.shape)
+        if degrees is None:
+            g = _times(jnp.exp(log_slope) @ data.unit, data.exponent)
+        else:
+            g = jnp.exp(log_slope - (k - data.exponent) * _LOG2) @ data.unit
+        g = -g.reshape(w.shape)
         eps = jnp.where(data.eps > 0, _times(data.eps, -eps_power * k), 0.0) if eps_power else data.eps
         updates, state = make(eps).update(g, jax.tree.unflatten(structure, leaves), w)
+        # An update that is not zero, or might not be in an arithmetic with room for so small a gradient.
+        made = jnp.any(updates != 0) | (jnp.isfinite(e) & (e - k < _SQUARES))
         updates = _times(updates, update_power * k) if update_power else updates
         new, new_leaves = w + updates, jax.tree.leaves(state)
         fine = jnp.all(jnp.isfinite(new))
@@ -304,6 +340,7 @@ def _loop(make: Callable[[Any], Any], shape: tuple[int, ...], loss: AbstractLoss
         ended = jnp.where(fine, 0, 1)
         if degrees is None:
             ended = jnp.where(jnp.isfinite(e) & (e < _SQUARES), 2, ended)
+        ended = jnp.where(jnp.isnan(e), 3, ended)
         went_on = ended == 0
         moved = jnp.any(new != w) | ~went_on
         return _Run(
@@ -315,6 +352,7 @@ def _loop(make: Callable[[Any], Any], shape: tuple[int, ...], loss: AbstractLoss
             below=below,
             below_S=below_S,
             still=jnp.where(moved, jnp.where(went_on, -1, still), jnp.where(still < 0, step, still)),
+            lost=jnp.where(moved, jnp.where(went_on, -1, lost), jnp.where((lost < 0) & made, step, lost)),
             ended=ended,
         )
 
@@ -340,51 +378,3 @@ def _log_threshold(degrees: Any, eps: float | None) -> float:
 def _maker(optimiser: Any, with_eps: bool) -> Callable[[Any], Any]:
     """A function of eps; for an optimiser itself one that does not look at it."""
     return optimiser if with_eps else lambda _: optimiser
-
-
-def _checked_eps(optimiser: Any, eps: float | None) -> float:
-    """The eps, 0 for an optimiser without one to set; raises where the two do not belong together."""
-    import optax
-
-    if isinstance(optimiser, optax.GradientTransformation):
-        if eps is not None:
-            raise ValueError(
-                "`eps` goes with a function that makes an optimiser of it, `lambda eps: optax.adam(0.1, eps=eps)`; "
-                "`optimiser` is an optimiser, whose own eps cannot be seen."
-            )
-        return 0.0
-    if not callable(optimiser):
-        raise TypeError(
-            "`optimiser` must be an optax.GradientTransformation, or a function that makes one of eps; "
-            f"got {type(optimiser).__name__}."
-        )
-    if eps is None:
-        raise ValueError("`optimiser` is a function, of eps: pass `eps`, a number >= 0.")
-    value = to_float64(eps, "eps")[0]
-    if value.ndim or not (math.isfinite(float(value)) and value >= 0):
-        raise ValueError(f"`eps` must be a finite number, at least 0; got {eps!r}.")
-    made = optimiser(float(value))
-    if not isinstance(made, optax.GradientTransformation):
-        raise TypeError(
-            f"`optimiser` must make an optax.GradientTransformation of eps; it returned {type(made).__name__}."
-        )
-    return float(value)
-
-
-def _checked_rows(Z: Any, shape: tuple[int, ...] | None) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The rows, flat, and the shape of w."""
-    array = to_float64(Z, "Z")[0]
-    if array.ndim not in (2, 3) or not array.size:
-        raise ValueError(
-            f"`Z` must have shape (n, d) or (n, d1, d2), with at least one row and column; "
-            f"got {shape_text(array.shape)}."
-        )
-    check_finite(array, "Z")
-    rows = array.reshape(len(array), -1)
-    of_shape = array.shape[1:] if shape is None else tuple(int(k) for k in shape)
-    if shape is not None and (min(of_shape, default=0) < 1 or math.prod(of_shape) != rows.shape[1]):
-        raise ValueError(
-            f"`shape` {shape_text(of_shape)} does not hold the {rows.shape[1]} entries of a row of `Z`, "
-            f"which has shape {shape_text(array.shape)}."
-        )
-    return rows, of_shape

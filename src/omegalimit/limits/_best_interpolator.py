@@ -25,8 +25,9 @@ _EPS = float(np.finfo(float).eps)
 class BestInterpolator:
     """Bounds `lower <= a* <= upper` on the best signal `w'mu/|w|_Sigma` of all w with `Z w >= 0`, and who attains them.
 
-    Its 0-1 risk is a function of the signal. Zero where no w that fits the sample has a positive signal: the sample is
-    not separable then, or all that separate it point the wrong way.
+    Its 0-1 risk is a function of the signal. `lower` is zero where no w that fits the sample was found to have a
+    positive signal: the sample is not separable then, or all that separate it point the wrong way, or the best signal
+    is lost in rounding, `upper <= 4 slack`; `upper` has its size in any case.
 
     - `w`: with `|w|_Sigma = 1`, the signal `lower`; `None` where `lower` is zero.
     - `multipliers`: alpha, shape (n,), non-negative, which prove `upper`.

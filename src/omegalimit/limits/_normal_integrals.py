@@ -139,13 +139,19 @@ def _bump(a: np.ndarray, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def logistic_slope_along(r: float, p: float, size: float) -> Quadrature:
-    """`d/d rho E g(rho (r + Z))` at `rho = size`: increasing in rho, and `-(1/2 - p) r` at 0; shape (1,)."""
+    """`d/d rho E g(rho (r + Z))` at `rho = size`: increasing in rho, and `-(1/2 - p) r` at 0; shape (1,).
 
-    if r < 1:  # the mean of the part that is odd is known, and the rest does not cancel
+    With `X = r + Z` it is `p r - E X sigma(-size X)`, or `E X tanh(size X / 2) / 2 - (1/2 - p) r`: differences of
+    numbers that are `p r` or `(1/2 - p) r` each near the minimum, and the one with the smaller numbers is taken. For
+    small r, X has both signs, and only the second has no cancellation inside its mean.
+    """
+    if r < 1 or p >= 0.25:
         found = integrate(lambda z, _: (r + z) * np.tanh(size * (r + z) / 2) / 2, np.array([size]), signal=r)
-        mean = (0.5 - p) * r
+        mean = (0.5 - p) * r  # exact to a rounding: 1/2 - p is a double
         return Quadrature(value=found.value - mean, error=found.error + 2 * _EPS * mean)
-    return integrate(lambda z, _: (r + z) * (p - expit(-size * (r + z))), np.array([size]), signal=r)
+    found = integrate(lambda z, _: (r + z) * (p - expit(-size * (r + z))), np.array([size]), signal=r)
+    # Where p and sigma nearly cancel the rounding is that of each of them: E|X| p is at most p (r + 1).
+    return Quadrature(value=found.value, error=found.error + 16 * _EPS * p * (r + 1))
 
 
 def logistic_minimum(r: float, p: float) -> LogisticMinimum:
@@ -153,23 +159,26 @@ def logistic_minimum(r: float, p: float) -> LogisticMinimum:
     from scipy.optimize import brentq
 
     def slope(rho: float) -> tuple[float, float]:
-        if rho == 0:
-            return -(0.5 - p) * r, 0.0
         found = logistic_slope_along(r, p, rho)
         return float(found.value[0]), float(found.error[0])
 
-    high = 2.1 * r  # 2r is the minimiser for p = 0, and flips make it less
+    # The derivative is -(1/2 - p) r at 0 and rises by at most E X^2/4 = (1 + r^2)/4: it is negative below this size.
+    low = 4 * (0.5 - p) * r / (1 + r * r) * (1 - 16 * _EPS)
+    high = 2 * low
     while not slope(high)[0] > slope(high)[1]:  # it grows to at least phi(r) - r Phi(-r) > 0
         high *= 2
-    rho = float(brentq(lambda t: slope(t)[0], 0.0, high, xtol=4 * _EPS * high, rtol=4 * _EPS))  # pyright: ignore[reportArgumentType]
-    lower, upper = _bracket(slope, rho, high)
+    rho = low
+    if slope(low)[0] < 0:
+        rho = float(brentq(lambda t: slope(t)[0], low, high, xtol=4 * _EPS * low, rtol=4 * _EPS))  # pyright: ignore[reportArgumentType]
+    lower, upper = _bracket(slope, rho, low, high)
     risk = logistic_integral(np.array(r), np.array(rho), p)
     derivative, error = slope(rho)
     z, w = nodes(max(rho, 0.5), _REACH + r)
     return LogisticMinimum(
         c=rho / r,
-        c_lower=lower / r,
-        c_upper=upper / r,
+        # Their own division, and that of low.
+        c_lower=lower / r * (1 - 2 * _EPS),
+        c_upper=upper / r * (1 + 2 * _EPS),
         risk=float(risk.value),
         risk_lower=float(risk.value - risk.error) - (abs(derivative) + error) * (upper - lower),
         size=rho,
@@ -178,15 +187,15 @@ def logistic_minimum(r: float, p: float) -> LogisticMinimum:
     )
 
 
-def _bracket(slope, rho: float, high: float) -> tuple[float, float]:
-    """The closest points, by doubling distances from rho, at which the derivative's sign is sure."""
+def _bracket(slope, rho: float, low: float, high: float) -> tuple[float, float]:
+    """The closest points, by doubling distances from rho > 0, at which the derivative's sign is sure."""
     width = 4 * _EPS * rho
-    while (lower := rho - width) > 0 and not slope(lower)[0] < -slope(lower)[1]:
+    while (lower := rho - width) > low and not slope(lower)[0] < -slope(lower)[1]:
         width *= 2
     width = 4 * _EPS * rho
     while (upper := rho + width) < high and not slope(upper)[0] > slope(upper)[1]:
         width *= 2
-    return max(lower, 0.0), min(upper, high)
+    return max(lower, low), min(upper, high)
 
 
 def logistic_remainder(

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from .._checks import shape_text, to_float64
@@ -43,6 +44,23 @@ _EPS = float(np.finfo(float).eps)
 # Beyond 2**1000 the multipliers' bounds leave double precision, and below 2**-400 the barrier's values do.
 _LARGEST_EXPONENT = 1000
 _LEAST_EXPONENT = -400
+
+
+def checked_rows(Z: ArrayLike) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], int]:
+    """The rows as a fresh array, and over a power of two with its exponent. Raises as `Barrier` does."""
+    if scipy.sparse.issparse(Z):
+        raise TypeError("`Z` is a sparse array; pass `Z.toarray()`.")
+    rows = checked("Z", Z)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ValueError(f"`Z` must have shape (n, d) and at least one entry; got {shape_text(rows.shape)}.")
+    scaled, exponent = split(rows)
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise ValueError(
+            f"The rows of `Z` are of size 2**{exponent}; their bounds leave double precision. "
+            f"{'Divide' if exponent > 0 else 'Multiply'} the data, to a size from 2**-1000 to 2**1000."
+        )
+    check_range("Z", scaled)
+    return rows, scaled, exponent
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,11 +82,7 @@ class Barrier:
     kappa: float
 
     def __post_init__(self):
-        if scipy.sparse.issparse(self.Z):
-            raise TypeError("`Z` is a sparse array; pass `Z.toarray()`.")
-        Z = checked("Z", self.Z)
-        if Z.ndim != 2 or 0 in Z.shape:
-            raise ValueError(f"`Z` must have shape (n, d) and at least one entry; got {shape_text(Z.shape)}.")
+        Z, _, exponent = checked_rows(self.Z)
         kappa, _ = to_float64(self.kappa, "kappa")
         if kappa.size != 1:
             raise ValueError(f"`kappa` must be one number; got shape {shape_text(kappa.shape)}.")
@@ -77,13 +91,6 @@ class Barrier:
             raise ValueError(
                 f"`kappa` must be positive, and below the l-infinity maximum margin of the rows; got {kappa}."
             )
-        scaled, exponent = split(Z)
-        if abs(exponent) > _LARGEST_EXPONENT:
-            raise ValueError(
-                f"The rows of `Z` are of size 2**{exponent}; their bounds leave double precision. "
-                f"{'Divide' if exponent > 0 else 'Multiply'} the data, to a size from 2**-1000 to 2**1000."
-            )
-        check_range("Z", scaled)
         if Z.any() and np.frexp(kappa)[1] - exponent < _LEAST_EXPONENT:
             raise ValueError(
                 f"`kappa` is {kappa:g}, smaller than the entries of `Z` by a factor of {kappa / np.abs(Z).max():.0e}; "

@@ -36,7 +36,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
-from .._checks import shape_text
+from .._checks import shape_text, to_float64
 from ..certificate import Certificate
 from ._arrays import checked, split
 from ._balance import Balance, balance, one_sided
@@ -102,11 +102,11 @@ class DirectionLaw:
 
     def inside(self, w: ArrayLike) -> Float[np.ndarray, "... d"]:
         """The part of weights in `V`, shape of `w`, `(..., d)`."""
-        return np.asarray(w, dtype=float) @ self.basis @ self.basis.T
+        return self._shaped("w", w) @ self.basis @ self.basis.T
 
     def outside(self, w: ArrayLike) -> Float[np.ndarray, "... d"]:
         """The part of weights across `u` and `V`, shape of `w`, `(..., d)`."""
-        w = np.asarray(w, dtype=float)
+        w = self._shaped("w", w)
         return np.zeros_like(w) if self.spans else w - np.multiply.outer(w @ self.u, self.u) - self.inside(w)
 
     def limit(self, start: ArrayLike | None = None) -> Float[np.ndarray, " d"] | None:
@@ -114,16 +114,17 @@ class DirectionLaw:
 
         That is so where there is no balance, and where other rows move what is outside of `V`.
         """
+        beside = np.zeros_like(self.u) if start is None else self.outside(self._shaped("start", start, one=True))
         if self.balance is None or (self.others_reach and not self.spans):
             return None
-        return self.balance if start is None else self.balance + self.outside(start)
+        return self.balance + beside
 
     def constant(self, w_perp: ArrayLike | None = None) -> float | None:
         """`C = gamma |lim w_perp|`; `w_perp`: the limit as a run has it, else that of a run from zero, if known.
 
         Of `w_perp` only what is across `u` counts, so that a run's own weights serve.
         """
-        limit = self.limit() if w_perp is None else np.asarray(w_perp, dtype=float)
+        limit = self.limit() if w_perp is None else self._shaped("w_perp", w_perp, one=True)
         return None if limit is None else _length(self.gamma * (limit - (limit @ self.u) * self.u))
 
     @property
@@ -133,9 +134,23 @@ class DirectionLaw:
         return None if limit is None else bool(_length(limit) <= self.error)
 
     def log_time(self, angle: float, w_perp: ArrayLike | None = None) -> float | None:
-        """`C / angle`, the log time to this angle in radians, to leading order; later than that at large angles."""
+        """`C / angle`, the log time to this angle in radians, to leading order; later than that at large angles.
+
+        Raises `ValueError` for an angle that is not positive.
+        """
+        size = to_float64(angle, "angle")[0]
+        if size.ndim or not (np.isfinite(size) and size > 0):
+            raise ValueError(f"`angle` must be one positive number, in radians; got {angle!r}.")
         constant = self.constant(w_perp)
-        return None if constant is None else constant / angle
+        return None if constant is None else constant / float(size)
+
+    def _shaped(self, name: str, w: ArrayLike, *, one: bool = False) -> np.ndarray:
+        """Weights in double precision, shape `(..., d)`, or `(d,)` for `one`."""
+        array, d = to_float64(w, name)[0], len(self.u)
+        if array.shape != (d,) and (one or array.shape[-1:] != (d,)):
+            wanted = f"({d},)" if one else f"(..., {d})"
+            raise ValueError(f"`{name}` must have shape {wanted}; got {shape_text(array.shape)}.")
+        return array
 
 
 def direction_law(
@@ -156,8 +171,13 @@ def direction_law(
     - `tol`: the largest certified gap of `u` with which the support vectors are looked for.
 
     Nothing changes but the units when `Z` is scaled. Raises `ValueError` for shapes that do not fit, entries that are
-    not finite, weights that are not positive, and a `u` or `gamma` that are not the maximum margin to `tol`.
+    not finite, weights that are not positive, a `tol` outside (0, 1), and a `u` or `gamma` that are not the maximum
+    margin to `tol`; `TypeError` for what is no number.
     """
+    tol = _number("tol", tol)
+    if not 0 < tol < 1:
+        raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol:g}.")
+    gamma = None if gamma is None else _number("gamma", gamma)
     rows, direction, c = _checked(Z, u, weights)
     limit = MaxMargin("l2", rows=rows)
     certificate = limit.certify(direction, multipliers)
@@ -190,6 +210,13 @@ def _checked(Z, u, weights):
         i = int(bad[0])
         raise ValueError(f"`weights[{i}]` is {c[i]:g}; each must be positive. Drop the rows that are not to count.")
     return rows, direction, c
+
+
+def _number(name, value) -> float:
+    array = to_float64(value, name)[0]
+    if array.ndim:
+        raise ValueError(f"`{name}` must be one number; got shape {shape_text(array.shape)}.")
+    return float(array)
 
 
 def _law(found: SupportRows, scaled, exponent, log_weights, certificate) -> DirectionLaw:

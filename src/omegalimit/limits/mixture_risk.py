@@ -22,13 +22,14 @@ risks depend on w through two numbers: rho, and the angle theta in the metric of
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-from .._checks import check_finite, check_ndim, check_same_length, shape_text, to_float64
+from .._checks import check_finite, check_ndim, check_number, check_same_length, shape_text, to_float64
 from ._best_interpolator import BestInterpolator, best_interpolator
 from ._calibration import Calibration, calibrate
 from ._normal_integrals import (
@@ -42,7 +43,15 @@ from ._normal_integrals import (
 
 _EPS = float(np.finfo(float).eps)
 _ANGLE = 8 * _EPS  # rounding of an angle as `see` finds it
+_NEAREST = 1e-100  # signal: excess risks are r^2, times up to 1e-32 for flips next to 1/2
+_LARGEST = 1e300  # size of w: the logistic risk is up to r + 1 times that
 _FARTHEST = 20.0  # signal: Phi(-20) is 3e-89
+
+
+_TOO_LARGE = (
+    "leaves the range of doubles; divide a weight vector by its size for the 0-1 risk, which is the same, and take the "
+    "logistic risk of smaller ones."
+)
 
 
 class Seen(NamedTuple):
@@ -77,7 +86,7 @@ class MixtureRisk:
         check_same_length(mean, eigenvalues, ("mean", "eigenvalues"), axes=(0, 0), what="entries")
         check_finite(mean, "mean")
         check_finite(eigenvalues, "eigenvalues")
-        flips = float(to_float64(self.flips, "flips")[0])
+        flips = check_number(self.flips, "flips")
         if not mean.any():
             raise ValueError("`mean` is zero: both classes are the same, and there is nothing to learn.")
         if not eigenvalues.min() > 0:
@@ -95,6 +104,11 @@ class MixtureRisk:
                 f"`mean` is r = {r:g} standard deviations long, in the metric of the covariance; risks are computed "
                 f"for 0 < r <= {_FARTHEST:g}, where the best classifier's error is 3e-89 already."
             )
+        if r < _NEAREST:
+            raise ValueError(
+                f"`mean` is r = {r:g} standard deviations long, in the metric of the covariance; risks are computed "
+                f"for r >= {_NEAREST:g}: excess risks are of the size of its square, and leave the range of doubles."
+            )
 
     @functools.cached_property
     def deviations(self) -> Float[np.ndarray, " d"]:
@@ -109,7 +123,8 @@ class MixtureRisk:
     @functools.cached_property
     def r(self) -> float:
         """`(mu' Sigma^{-1} mu)^{1/2}`."""
-        return float(np.linalg.norm(self.whitened_mean))
+        unit = float(np.abs(self.whitened_mean).max())  # squares of small entries are no doubles
+        return unit * float(np.linalg.norm(self.whitened_mean / unit)) if 0 < unit < math.inf else unit
 
     @property
     def bayes_direction(self) -> Float[np.ndarray, " d"]:
@@ -132,7 +147,10 @@ class MixtureRisk:
                 f"{shape_text(W.shape)}."
             )
         check_finite(W, "W")
-        V = W * self.deviations
+        with np.errstate(over="ignore"):
+            V = W * self.deviations
+        if not np.isfinite(V).all():
+            raise ValueError(f"`W` times the deviations {_TOO_LARGE}")
         unit = np.abs(V).max(axis=-1, keepdims=True)
         V /= np.where(unit > 0, unit, 1.0)
         length = np.linalg.norm(V, axis=-1)
@@ -141,7 +159,8 @@ class MixtureRisk:
         u = self.whitened_mean / self.r
         # Twice the half angle (Kahan): the arc cosine of v'u loses half of the digits near 0 and pi.
         angle = 2 * np.arctan2(np.linalg.norm(V - u, axis=-1), np.linalg.norm(V + u, axis=-1))
-        return Seen(size=length * unit[..., 0], angle=angle)
+        with np.errstate(over="ignore"):  # infinite sizes are told where a risk depends on them
+            return Seen(size=length * unit[..., 0], angle=angle)
 
     def signal(self, W: "Float[np.ndarray, '*T d'] | Seen") -> Float[np.ndarray, "*T"]:
         """`w'mu / |w|_Sigma = r cos theta`, at most r; NaN for w = 0."""
@@ -171,14 +190,14 @@ class MixtureRisk:
 
     def logistic_risk(self, W: "Float[np.ndarray, '*T d'] | Seen") -> Quadrature:
         """The expected logistic loss on observed labels, at any size of w, and the error of its quadrature."""
-        size, angle = self.see(W)
+        size, angle = self._in_range(W)
         signal = np.where(size > 0, self.r * np.cos(np.where(size > 0, angle, 0.0)), 0.0)
         found = logistic_integral(signal, np.asarray(size), self.flips)
         return Quadrature(value=found.value, error=found.error + _ANGLE * size * self.r)
 
     def logistic_excess(self, W: "Float[np.ndarray, '*T d'] | Seen") -> Quadrature:
         """The logistic risk above its least value, as the sum of two parts that are not negative."""
-        size, angle = (np.asarray(a) for a in self.see(W))
+        size, angle = self._in_range(W)
         angle = np.where(size > 0, angle, 0.0)
         turned = 2 * np.sin(angle / 2) ** 2  # 1 - cos
         best = self.minimum
@@ -191,6 +210,12 @@ class MixtureRisk:
             value = np.where(large, whole.value - best.risk, value)
             error = np.where(large, whole.error + best.risk - best.risk_lower, error)
         return Quadrature(value=value, error=error)
+
+    def _in_range(self, W: "Float[np.ndarray, '*T d'] | Seen") -> Seen:
+        size, angle = (np.asarray(a) for a in self.see(W))
+        if not (size <= _LARGEST).all():
+            raise ValueError(f"the logistic risk of a `W` of size {size.max():g} {_TOO_LARGE}")
+        return Seen(size=size, angle=angle)
 
     @functools.cached_property
     def minimum(self) -> LogisticMinimum:

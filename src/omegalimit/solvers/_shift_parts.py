@@ -148,6 +148,12 @@ def _weights(weights: ArrayLike, X: np.ndarray) -> Float[np.ndarray, " n"]:
         raise ValueError(
             f"`weights[{bad[0]}]` is {c[bad[0]]:g}; every weight must be positive: leave out rows that do not count."
         )
+    i = int(np.argmin(c))
+    if c[i] / c.max() < np.finfo(float).tiny:
+        raise ValueError(
+            f"`weights[{i}]` is {c[i]:g} and the largest is {c.max():g}: their ratio leaves the range of doubles; "
+            "leave out rows that do not count."
+        )
     return c / c.max()  # a sum of large weights would leave the range of doubles
 
 
