@@ -7,32 +7,37 @@ import numpy as np
 
 from ...claims import Assumption, Kind, Verdict
 from ._sign_run import EPS, Run
-
-FAR = 1e-6
-"""A distance of v_t to v* that counts as arrival. v_t settles exponentially, to rounding; the barrier's minimisers at
-two rates that differ by one part in 10^5 are farther apart."""
+from ._sign_setting import FAR
 
 LEAST_FALL = -0.9
 """The exponent of the distance of w_t/S_t in S_t that is asked for; the envelope's is -1/2."""
 
+LONG = 3.0
+"""A run that has not arrived by this many times the estimate of `Setting.settling` has not arrived."""
+
+MOST_STEPS = 1e9
+"""More are no advice."""
+
+UNEVEN = 100.0
+"""Columns whose sizes differ by this factor are why the limit is far away, or one reason of it."""
+
 
 def barrier_limit(r: Run) -> Verdict:
     """The last smoothed sign is the barrier's minimiser, and w_t/S_t is on its way there."""
-    v, w = r.distances()
-    measured = float(v[-1])
-    undecided = _too_short(r) if measured > FAR else None
+    _, w = r.distances()
+    size = float(np.linalg.norm(r.point))
     tenth = int(np.searchsorted(r.path.S, r.path.S[-1] / 10))
     nearer = float(w[-1] / w[tenth]) if w[tenth] > 0 else 0.0
-    error = r.checks.distance
+    error = r.checks.distance / size
     return _verdict(
         r,
         "barrier-limit",
         Kind.EQUALITY,
-        measured=measured,
+        measured=_last(r),
         bound=FAR,
         slack=0.0 if math.isnan(error) else error,
-        unit="distance of v to v*",
-        undecided=undecided,
+        unit="distance of v to v*, over |v*|",
+        undecided=_too_short(r),
         assumptions=(_small_steps(r),),
         conditions=(
             Assumption(
@@ -43,6 +48,7 @@ def barrier_limit(r: Run) -> Verdict:
         ),
         details={
             "S": float(r.path.S[-1]),
+            "S by which v should be at v*": r.settling,
             "distance of w/S": float(w[-1]),
             "limit": r.point.tolist(),
             "last v": r.path.v[-1].tolist(),
@@ -51,17 +57,43 @@ def barrier_limit(r: Run) -> Verdict:
     )
 
 
-def _too_short(r: Run) -> str | None:
-    """Why the run has not shown its limit: v still moves, and w/S is within the envelope, as it must be; or `None`."""
-    if r.why is not None:
+def _last(r: Run) -> float:
+    """|v - v*| / |v*| at the end."""
+    return float(r.distances()[0][-1] / np.linalg.norm(r.point))
+
+
+def _too_short(r: Run, times: float = 1.5) -> str | None:
+    """Why the run has not shown its limit, with what would; `None` where v has arrived, or had the time to.
+
+    `times`: of the time that it takes, for what is claimed.
+
+    What a run shows of a limit it has not reached is nothing, unless it is long beside the limit's own time and v comes
+    no nearer.
+    """
+    if r.solution is None or _last(r) <= FAR:
         return None
-    S, (_, w) = r.path.S, r.distances()
-    late = int(np.searchsorted(S, S[-1] / 2))
-    moving = float(np.linalg.norm(r.path.v[late:] - r.path.v[-1], axis=1).max())
-    plain = math.sqrt(2 * r.checks.kl_start / S[-1]) + r.checks.start_size / S[-1]
-    if moving > FAR and w[-1] <= plain:
-        return f"v still moved by {moving:.1e} over the second half of the run; take more steps, or longer ones."
-    return None
+    S, (v, _) = r.path.S, r.distances()
+    if S[-1] >= LONG * r.settling:
+        last, before = (v[(S / S[-1] >= a) & (S / S[-1] <= b)].max() for a, b in ((0.75, 1.0), (0.5, 0.75)))
+        if last > 0.5 * before:
+            return None
+    advice = _advice(r, times * r.settling)
+    return f"v is still {_last(r):.1e} |v*| away from v*, and was not given the time to arrive: {advice}"
+
+
+def _advice(r: Run, S: float) -> str:
+    """How many steps reach S."""
+    least, n_steps = S / r.step, int(r.path.steps[-1])
+    # Where the run is past the estimate, it goes on for as long again.
+    least = max(least, 2.0 * n_steps)
+    uneven = f"; the columns differ in size by a factor of {r.setting.spread:.1g}: scale them"
+    uneven = uneven if r.setting.spread > UNEVEN else ""
+    if not least <= MOST_STEPS:
+        return (
+            f"no number of steps that can be run will do{uneven or '; take rates farther from 0 and 1 (`--kappas`)'}."
+        )
+    digits = 10 ** max(0, math.floor(math.log10(least)) - 1)
+    return f"`--n-steps {math.ceil(least / digits) * digits}` would do, by estimate{uneven}."
 
 
 def primal_dual(r: Run) -> Verdict:
@@ -106,19 +138,20 @@ def plain_envelope(r: Run) -> Verdict:
 def _small_steps(r: Run) -> Assumption:
     return Assumption(
         name="small steps: sum KL(l_t, l_t+1) <= 0.1 KL(l*, l_0)",
-        holds=r.checks.premise <= 0.1 if r.why is None else None,
-        measured=r.checks.premise if r.why is None else None,
+        holds=r.checks.premise <= 0.1 if r.solution is not None else None,
+        measured=r.checks.premise if r.solution is not None else None,
     )
 
 
 def _envelope(r: Run, claim: str, ratio: float, slack: float, assumptions: tuple[Assumption, ...]) -> Verdict:
-    # An envelope that is infinite holds whatever the run does.
-    lost = r.why is None and not math.isfinite(r.checks.kl_sum) and claim == "envelope"
+    # No divergence is negative: from where their sum is beyond doubles, the envelope exceeds every distance there is.
+    # A sum that is no number says nothing.
+    lost = r.solution is not None and math.isnan(r.checks.kl_sum) and claim == "envelope"
     return _verdict(
         r,
         claim,
         Kind.UPPER,
-        undecided="lambda left double precision, and the sum of divergences with it." if lost else None,
+        undecided="lambda left double precision, and the sum of divergences is no number." if lost else None,
         measured=ratio,
         bound=1.0,
         slack=0.0 if math.isnan(slack) else slack,
@@ -138,15 +171,20 @@ def observed_rate(r: Run) -> Verdict:
     # Where w/S is as near to the point as the point is to v*, the exponent says nothing.
     floor = 0.0 if math.isnan(r.checks.distance) else 100 * r.checks.distance
     late = (S[-1] / 10 < S) & (w > floor)
-    measured, slack, undecided = math.nan, 0.0, _too_short(r)
-    if late.sum() < 8 and r.why is None:
+    measured, slack, undecided = math.nan, 0.0, _too_short(r, LONG)
+    if r.solution is not None and late.sum() < 8:
         undecided = "w_t/S_t came as near to v* as v* is known, before the last decade of S."
-    elif r.why is None:
+    elif r.solution is not None:
         x, y = np.log(S[late]), np.log(w[late])
         measured = float(np.polyfit(x, y, 1)[0])
         middle = (x[0] + x[-1]) / 2
         halves = [float(np.polyfit(x[side], y[side], 1)[0]) for side in (x <= middle, x >= middle)]
         slack = abs(halves[1] - halves[0])
+        if undecided is None and abs(measured - LEAST_FALL) <= slack:
+            undecided = (
+                f"the exponent is {halves[0]:.3f} in the first and {halves[1]:.3f} in the second half of the last "
+                f"decade of S: {_advice(r, 3 * float(S[-1]))}"
+            )
     return _verdict(
         r,
         "observed-rate",
@@ -178,8 +216,10 @@ def _verdict(
     """A verdict with what all claims of a run share."""
     if needs_limit:
         has = Assumption(name=r.why or "the barrier has a minimiser at kappa", holds=r.why is None)
-        conditions = (has, *conditions) if r.why is None else (has,)
-        measured, slack = (measured, slack) if r.why is None else (math.nan, 0.0)
+        if r.solution is None:
+            conditions, measured, slack, undecided = (has,), math.nan, 0.0, r.unsolved
+        else:
+            conditions = (has, *conditions)
     return Verdict(
         claim=claim,
         parametrisation=r.label,

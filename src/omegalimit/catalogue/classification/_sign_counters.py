@@ -28,6 +28,7 @@ R = 0.5
 RUN = f"r = {R:g}"
 LARGE = (3, 6)
 EPS = (1e-3, 1e-6, 1e-9, 1e-12)
+N_STEPS = 20_000
 
 
 def counters(system: "SmoothedSignDescent") -> Mapping[str, Counter]:
@@ -149,7 +150,7 @@ def _findings(function: "Check", system: "SmoothedSignDescent") -> Callable[[Pro
 
 def sized(system: "SmoothedSignDescent") -> "SmoothedSignDescent":
     """The system with default options, fewer steps and its own seed."""
-    return type(system)(seed=system.seed, n_steps=20_000)
+    return type(system)(seed=system.seed, n_steps=N_STEPS)
 
 
 def large_steps(system: "SmoothedSignDescent") -> list[Verdict]:
@@ -181,14 +182,14 @@ def fast_annealing(system: "SmoothedSignDescent") -> list[Verdict]:
 
 def no_annealing(system: "SmoothedSignDescent") -> list[Verdict]:
     """A fixed eps, judged as if it fell."""
-    r = system.run(system.setting(), R, n_steps=system.n_steps, rate=0.0)
+    r = system.run(system.setting(), R, n_steps=N_STEPS, rate=0.0)
     return [claim(r) for claim in (barrier_limit, primal_dual, kl_recursion, observed_rate)]
 
 
 def neighbouring_rate(system: "SmoothedSignDescent") -> list[Verdict]:
     """What the last v can tell apart."""
     setting = system.setting()
-    r = system.run(setting, 1.001 * R, n_steps=system.n_steps, rate=R * setting.gamma, label=RUN)
+    r = system.run(setting, 1.001 * R, n_steps=N_STEPS, rate=R * setting.gamma, label=RUN)
     return [barrier_limit(r), primal_dual(r), kl_recursion(r)]
 
 
@@ -202,7 +203,7 @@ def other_rate(system: "SmoothedSignDescent") -> list[Verdict]:
 
 def other_smoothing(system: "SmoothedSignDescent") -> list[Verdict]:
     """Where the active rows alone determine the minimiser, that of the other barrier is the same."""
-    r = system.run(system.setting(), R, n_steps=system.n_steps, dynamics=changed(root))
+    r = system.run(system.setting(), R, n_steps=N_STEPS, dynamics=changed(root))
     return [claim(r) for claim in (barrier_limit, primal_dual, kl_recursion, observed_rate)]
 
 
@@ -210,14 +211,14 @@ def momentum(system: "SmoothedSignDescent") -> list[Verdict]:
     """Averages over some ten steps: lambda settles at another point, of which v is the same."""
     setting = system.setting()
     smoothing = with_momentum(math.exp(-R * setting.gamma * system.step_of(setting, R)))
-    r = system.run(setting, R, n_steps=system.n_steps, dynamics=changed(smoothing))
+    r = system.run(setting, R, n_steps=N_STEPS, dynamics=changed(smoothing))
     return [barrier_limit(r), primal_dual(r), kl_recursion(r)]
 
 
 def logistic_loss(system: "SmoothedSignDescent") -> list[Verdict]:
     """The limit is the same; the identities are the exponential loss's own."""
     dynamics = functools.partial(flow, loss="logistic")
-    r = system.run(system.setting(), R, n_steps=system.n_steps, dynamics=dynamics)
+    r = system.run(system.setting(), R, n_steps=N_STEPS, dynamics=dynamics)
     return [barrier_limit(r), primal_dual(r), kl_recursion(r)]
 
 

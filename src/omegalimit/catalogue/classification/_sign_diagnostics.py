@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from ..._numerics import double_precision
 from ...flows.smoothed_sign_descent import smoothed_sign_descent
-from ._sign_setting import Setting, direction
+from ._sign_setting import Setting, direction, named
 
 SPAN = 250.0
 """gamma_inf S at the end: e^{-250}, and its square, are doubles still."""
@@ -87,7 +87,7 @@ def diagnose(setting: Setting, fraction: float, *, step: float, eps0: float, fix
     for name, options in (
         ("smoothed signs", {}),
         ("logistic loss", {"loss": "logistic"}),
-        (f"fixed eps {fixed_eps:g}", {"rate": 0.0, "eps0": fixed_eps * setting.gradient_size}),
+        (f"fixed eps {named(fixed_eps)}", {"rate": 0.0, "eps0": fixed_eps * setting.gradient_size}),
     ):
         w = _flow(setting, marks, **{"rate": kappa, "eps0": eps0 * setting.gradient_size, "step_size": step, **options})
         rows.append(_row(setting, name, w, marks * step, ideal, ends, None))
@@ -111,7 +111,7 @@ def notes(data: xr.Dataset) -> list[str]:
     for i, name in enumerate(np.asarray(data["dynamics"])):
         text = (
             f"diagnostic, {name}: its last steps are {float(data['last_distance'][i]):.2g} from v* at kappa = "
-            f"{data.attrs['fraction']:g} gamma_inf, and its margins grow by {float(data['margin_rate'][i]):.3g} "
+            f"{named(data.attrs['fraction'])} gamma_inf, and its margins grow by {float(data['margin_rate'][i]):.3g} "
             "gamma_inf a unit of S"
         )
         if np.isfinite(float(data["predicted_distance"][i])):
@@ -183,7 +183,8 @@ def _predicted(setting: Setting, variant: Variant, fraction: float, step: float)
     effective = fraction * a2 / a1
     if effective >= 1:
         return None
-    return (a1 / a2) * setting.barrier(effective).certificate.point, None
+    found = setting.barrier(effective)
+    return ((a1 / a2) * found.certificate.point, None) if found.status == "optimal" else None
 
 
 def _row(setting: Setting, name: str, w: np.ndarray, S: np.ndarray, ideal, ends, predicted) -> dict[str, Any]:

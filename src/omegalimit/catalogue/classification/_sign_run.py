@@ -170,8 +170,9 @@ class Run:
     """A run and what it is judged against.
 
     - `fraction`: the rate over gamma_inf of the limit that is predicted; `rate`: what eps was annealed with.
-    - `solution`: the barrier's; `None` when there is none (nothing separates, or kappa is out of range) and `why` says
-      why.
+    - `solution`: the barrier's; `None` when there is none (nothing separates, or kappa is out of range; `why` says
+      why), or when none was found (`unsolved` says why).
+    - `settling`: S by which v should be at v*, see `Setting.settling`.
     - `label`: the parametrisation of its verdicts.
     """
 
@@ -184,6 +185,8 @@ class Run:
     checks: StepChecks
     solution: Any = None
     why: str | None = None
+    unsolved: str | None = None
+    settling: float = math.inf
 
     @property
     def kappa(self) -> float:
@@ -220,7 +223,7 @@ def run(
     `dynamics`: called like `smoothed_sign_descent`, another one for counter-instances.
     """
     kappa = fraction * setting.gamma
-    solution, why = limit_of(setting, fraction)
+    solution, why, unsolved = limit_of(setting, fraction)
     n, d = setting.Z.shape
     certificate = None if solution is None else solution.certificate
     checks = StepChecks(
@@ -255,19 +258,22 @@ def run(
         checks=checks,
         solution=solution,
         why=why,
+        unsolved=unsolved,
+        settling=math.inf if solution is None else setting.settling(fraction, eps0=eps0),
     )
 
 
-def limit_of(setting: Setting, fraction: float) -> tuple[Any, str | None]:
-    """The barrier's solution, or why there is none."""
+def limit_of(setting: Setting, fraction: float) -> tuple[Any, str | None, str | None]:
+    """The barrier's solution, or why there is none, or why none was found."""
     if not setting.separable:
-        return None, f"nothing separates the rows: {setting.linf.reason}"
+        return None, setting.why_inseparable, setting.why_unknown
     if not fraction < 1:
-        return None, (
-            f"kappa is {fraction:g} times the largest l-infinity margin: no point of norm below one has margin kappa"
-        )
+        why = f"kappa is {fraction:g} times the largest l-infinity margin: no point of norm below one has margin kappa"
+        return None, why, None
     solution = setting.barrier(fraction)
-    return (solution, None) if solution.status == "optimal" else (None, f"the barrier is not solved: {solution.reason}")
+    if solution.status != "optimal":
+        return None, None, f"the barrier is not solved: {solution.reason}"
+    return solution, None, None
 
 
 def smoothed_signs(Z: Float[np.ndarray, "n d"], log_lambda: Float[np.ndarray, "T n"]) -> Float[np.ndarray, "T d"]:

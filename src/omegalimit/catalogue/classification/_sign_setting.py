@@ -16,6 +16,10 @@ from ...solvers import Solution, solve
 TOL = 1e-11
 """Relative gap asked of every limit; the distance that it certifies enters each verdict as slack."""
 
+FAR = 1e-6
+"""A distance of v_t to v*, over |v*|, that counts as arrival. v_t settles exponentially, to rounding; the barrier's
+minimisers at two rates that differ by one part in 10^5 are farther apart."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
@@ -58,6 +62,32 @@ class Setting:
             self._barriers[key] = solve(Barrier(self.Z, key * self.gamma), tol=TOL)
         return self._barriers[key]
 
+    @functools.cached_property
+    def apart(self) -> float:
+        """Distance of the Euclidean and the l-infinity maximum-margin direction, both of length one."""
+        a, b = (direction(s.certificate.point, "l2") for s in (self.l2, self.linf))
+        return float(np.linalg.norm(a - b))
+
+    @functools.cached_property
+    def why_inseparable(self) -> str | None:
+        """Why nothing separates the rows, where that is proved; else `None`."""
+        if self.separable or self.linf.farkas is None:
+            return None
+        return f"nothing separates the rows: {self.linf.reason}"
+
+    @functools.cached_property
+    def why_unknown(self) -> str | None:
+        """Why it is not known whether anything separates the rows, or `None` where it is."""
+        if self.separable or self.linf.farkas is not None:
+            return None
+        return f"the l-infinity maximum margin is not solved: {self.linf.reason}"
+
+    @property
+    def spread(self) -> float:
+        """How many times as large the largest column is as the smallest that is not zero."""
+        sizes = np.abs(self.Z).max(axis=0)
+        return float(sizes.max() / sizes[sizes > 0].min())
+
     def affordable_steps(self, work: float) -> int:
         """Steps that this much work is enough for: each has products with the rows, and logarithms of their number."""
         n, d = self.Z.shape
@@ -72,9 +102,33 @@ class Setting:
         """The largest step at which the iteration is stable at its limit, 2/L. Derived here.
 
         Near lambda* a step takes `d = log lambda - log lambda*` to `d - eta Z diag((1 + |u|)^-2) Z' diag(lambda*) d`: L
-        is the largest eigenvalue of `diag(lambda*)^(1/2) Z diag((1 + |u|)^-2) Z' diag(lambda*)^(1/2)`.
+        is the largest eigenvalue of `diag(lambda*)^(1/2) Z diag((1 + |u|)^-2) Z' diag(lambda*)^(1/2)`. Infinite where
+        the barrier was not solved.
         """
-        return 2 / self._curvature(self.barrier(fraction).certificate.multipliers)
+        found = self.barrier(fraction)
+        if found.status != "optimal":
+            return math.inf
+        return 2 / self._curvature(found.certificate.multipliers)
+
+    def settling(self, fraction: float, *, eps0: float) -> float:
+        """S by which v is within `FAR` of v*, relatively, to first order; an estimate, derived here.
+
+        log lambda has to travel from its start to log lambda*, at a speed of the order of kappa; near the limit the
+        active rows settle at the rate of the least eigenvalue of the matrix in `stable_step` (those that are zero to
+        rounding move lambda and not v), and the others fade at the rate of their slack. A row counts as active where
+        its multiplier, over the largest, is larger than its slack over kappa. Infinite where the barrier is not solved.
+        """
+        found = self.barrier(fraction)
+        if found.status != "optimal":
+            return math.inf
+        lam, kappa = found.certificate.multipliers, fraction * self.gamma
+        slack = np.maximum(self.Z @ found.certificate.point - kappa, 0.0)
+        active = lam / lam.max() > slack / kappa
+        values = np.linalg.svd(self._linear(lam)[active], compute_uv=False) ** 2
+        moving = values[values > len(lam) * np.finfo(float).eps * values[0]]
+        slowest = min(float(moving[-1]), float(slack[~active].min(initial=math.inf)))
+        way = float(np.abs(np.log(lam[active]) - np.log(self.weights[active] / eps0)).max())
+        return way / kappa + (way - math.log(FAR)) / slowest
 
     def small_step(self, fraction: float, *, eps0: float) -> float:
         """The same for the limit and for the start, `lambda_0 = c / eps0`, whichever asks for the smaller one."""
@@ -82,8 +136,11 @@ class Setting:
 
     def _curvature(self, lam: Float[np.ndarray, " n"]) -> float:
         """L at lambda: how fast D's gradient turns with log lambda."""
-        A = np.sqrt(lam)[:, None] * self.Z / (1 + np.abs(self.Z.T @ lam))
-        return float(np.linalg.norm(A, 2)) ** 2
+        return float(np.linalg.norm(self._linear(lam), 2)) ** 2
+
+    def _linear(self, lam: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
+        """A root of the matrix in `stable_step`."""
+        return np.sqrt(lam)[:, None] * self.Z / (1 + np.abs(self.Z.T @ lam))
 
     @functools.cached_property
     def sign_step(self) -> float:
@@ -105,6 +162,12 @@ class Setting:
 def unequal_weights(n: int, *, seed: int) -> Float[np.ndarray, " n"]:
     """Weights over four decades, drawn evenly in logs."""
     return 10.0 ** np.random.default_rng([seed, 7]).uniform(-2, 2, size=n)
+
+
+def named(value: float) -> str:
+    """The number in as few digits as name it and no other: labels of two values are never the same."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
 
 
 def direction(point: Float[np.ndarray, " d"], norm: str) -> Float[np.ndarray, " d"]:

@@ -18,12 +18,13 @@ from jaxtyping import Float
 from ...data.classification_generators import sign_gaussians
 from ...diagnose.margin_table import MarginTable, margin_table
 from ...flows.optimiser_descent import OptimiserDescent, optimiser_descent
+from ._sign_setting import named, power_of_two_below
 
 SHARE = 0.25
 GROWTH = 60.0
 B2 = 0.999
 TINY = 1e-100
-"""An eps that no run comes down to."""
+"""An eps that no run comes down to, whatever the unit of the data."""
 
 VECTOR_NORMS, MATRIX_NORMS = ("l2", "linf", "l1"), ("frobenius", "spectral", "nuclear", "linf")
 MATRICES = (8, 4, 3)
@@ -49,10 +50,13 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimiserTable:
-    """The table: `ratios` with its certificates, labelled arrays for the record, and what must be said of it."""
+    """The table: `ratios` with its certificates, labelled arrays for the record, and what must be said of it.
 
-    ratios: MarginTable
-    dataset: xr.Dataset
+    Both are `None` where no optimiser moved.
+    """
+
+    ratios: MarginTable | None
+    dataset: xr.Dataset | None
     notes: tuple[str, ...]
 
 
@@ -84,17 +88,17 @@ def _of_vectors(Z: np.ndarray, n_steps: int, adam_eps: float, unit: float) -> Se
         Entry(name="sign descent", make=_signs(step), n_steps=n_steps),
         Entry(name="signs of momentum (0.9)", make=_signs(step, ema=0.9), n_steps=n_steps),
         Entry(
-            name=f"RMSProp (0.9), eps {TINY:g}",
+            name=f"RMSProp (0.9), eps {named(TINY)}",
             make=lambda eps: optax.rmsprop(step, decay=0.9, eps=eps, eps_in_sqrt=False),
             n_steps=n_steps,
             eps=TINY,
         ),
         *(
             Entry(
-                name=f"Adam (0.9, {B2:g}), eps {eps:g}",
+                name=f"Adam (0.9, {B2:g}), eps {named(eps)}",
                 make=lambda eps: optax.adam(slow, b2=B2, eps=eps),
                 n_steps=LONGER * n_steps,
-                eps=eps / unit,
+                eps=min(max(eps / unit, 1e-300), 1e300) if eps == adam_eps else eps,
                 stopped=eps == adam_eps,
             )
             for eps in dict.fromkeys((TINY, adam_eps))
@@ -168,12 +172,21 @@ def _step(Z: np.ndarray, norm: str, n_steps: int) -> float:
 
 
 def _table(Z: np.ndarray, entries: Sequence[Entry], norms: Sequence[str]) -> OptimiserTable:
-    runs = {e.name: _run(Z, e) for e in entries}
-    points, seen = {}, {}
+    points, seen, left_out = {}, {}, []
     for e in entries:
-        run = runs[e.name]
+        run = _run(Z, e)
         for name, at in _shown(e, run):
-            points[name], seen[name] = run.w[at], (e, run, at)
+            w = run.w[at]
+            largest = float(np.abs(w).max())
+            # A cell is no reason to lose the run: what has no direction has no ratio.
+            if not 0 < largest < math.inf:
+                state = "w is still zero" if largest == 0 else "w has left double precision"
+                left_out.append(f"table, {name}: left out, {state} after {int(run.steps[at])} steps.")
+                continue
+            # Ratios do not change with the size, which may be next to nothing.
+            points[name], seen[name] = w / power_of_two_below(largest), (e, run, at)
+    if not points:
+        return OptimiserTable(ratios=None, dataset=None, notes=tuple(left_out))
     ratios = margin_table(points, Z, norms=norms, near=NEAR)
     S = [float(run.S[at]) for _, run, at in seen.values()]
     steps = [int(run.steps[at]) for _, run, at in seen.values()]
@@ -184,7 +197,7 @@ def _table(Z: np.ndarray, entries: Sequence[Entry], norms: Sequence[str]) -> Opt
         below_eps_S=("point", [run.below_eps_S for _, run, _ in seen.values()]),
         least_margin=("point", [float(run.margins[at].min()) for _, run, at in seen.values()]),
     )
-    return OptimiserTable(ratios=ratios, dataset=dataset, notes=tuple(_notes(ratios, seen)))
+    return OptimiserTable(ratios=ratios, dataset=dataset, notes=(*_notes(ratios, seen), *left_out))
 
 
 def _run(Z: np.ndarray, e: Entry) -> OptimiserDescent:
@@ -199,6 +212,8 @@ def _shown(e: Entry, run: OptimiserDescent) -> list[tuple[str, int]]:
     if not e.stopped or run.below_eps_step is None:
         return [(e.name, last)]
     before = int(np.flatnonzero(run.steps <= run.below_eps_step)[-1])
+    if before == 0:  # below eps from the start: there is no state before that
+        return [(e.name, last)]
     return [(f"{e.name}, S = {run.S[before]:.3g}", before), (f"{e.name}, S = {run.S[last]:.3g}", last)]
 
 

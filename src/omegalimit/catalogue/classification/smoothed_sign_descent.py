@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -11,20 +11,32 @@ from ..._threads import one_blas_thread
 from ...claims import Verdict
 from ...data.classification import ClassificationData
 from ...data.classification_files import load_classification
-from ...data.classification_generators import sign_gaussians
 from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _sign_counters, _sign_diagnostics, _sign_table
 from ._sign_arrays import crossover_arrays, path_arrays, run_arrays
 from ._sign_claims import barrier_limit, envelope, kl_recursion, observed_rate, plain_envelope, primal_dual
+from ._sign_draws import setting_of
 from ._sign_ends import affordable, crossovers, fixed_eps_crossover, l2_endpoint, linf_endpoint
 from ._sign_run import Run, run
-from ._sign_setting import Setting, power_of_two_below, unequal_weights
+from ._sign_setting import Setting, named, power_of_two_below, unequal_weights
+from ._sign_user import inseparable, told_of_rows
 
-MOST_WORK = 1e9
-"""Of a run, and of all crossovers together; see `Setting.affordable_steps`."""
+if TYPE_CHECKING:
+    import xarray as xr
 
-LEAST_STEPS = 1000
+MOST_WORK, COARSE_WORK = 2e9, 5e8
+"""Of a run, and of all crossovers together; of a run in coarse steps. See `Setting.affordable_steps`."""
+
+LEAST_STEPS, STEPS, MOST_STEPS = 1000, 200_000, 1_000_000
+"""Of a run: the fewest that can be asked for; where nothing is asked for, as many, and more where v takes longer."""
+
+SETTLED = 3.0
+"""Times of `Setting.settling` that a run is given, so that the last decade of S shows the rate."""
+
+STEP, OWN_STEP = 0.08, 0.3
+"""The step size for drawn rows and for a user's own. With the first the sum of divergences is below a tenth of KL_0 on
+the drawn rows of every seed; on the user's own, which are larger as a rule, so is the second, and arrives sooner."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,8 +67,8 @@ class SmoothedSignDescent(AbstractSystem):
     envelope. All items of the abstract are met by it; that is no proof that the authors' formulas are these.
 
     Claims. `r` is a rate kappa = r gamma_inf; a run is named by it.
-    - `barrier-limit` (equality): the last smoothed sign is the barrier's minimiser v*, and w/S is on its way there;
-      also with weights over four decades, which move the start of lambda and not the limit.
+    - `barrier-limit` (equality): the last smoothed sign is the barrier's minimiser v*, to 1e-6 of its size, and
+      w/S is on its way there; also with weights over four decades, which move the start of lambda and not the limit.
     - `primal-dual` (invariant): lambda from w and eps moves by `exp(eta (kappa - Z v))` in every step, to rounding.
     - `kl-recursion` (invariant): `KL(l*, l_{t+1}) = KL(l*, l_t) - eta <grad D(l_t), l* - l_t> + KL(l_t, l_{t+1})` in
       every step, to rounding.
@@ -70,7 +82,10 @@ class SmoothedSignDescent(AbstractSystem):
     - `linf-endpoint` (equality): v*(kappa) is the l-infinity maximum margin as kappa tends to gamma_inf, within a bound
       of order gamma_inf - kappa that is derived here.
     - `fixed-eps-crossover` (equality): with a fixed eps, S until every |g_j| is below eps grows by 1/gamma_inf with
-      log(1/eps).
+      log(1/eps), between the two smallest eps.
+
+    A run that was not given the time to arrive is inconclusive, and says how many steps would do; so is a claim whose
+    limit no solver found.
 
     Diagnostics, reported as arrays and notes and not judged: logistic loss, a fixed eps, Adam and RMSProp with the
     annealed eps, signs of a momentum; and a table of optimisers (optax's own) by norms, each cell the margin that the
@@ -83,15 +98,17 @@ class SmoothedSignDescent(AbstractSystem):
     title: ClassVar[str] = "smoothed sign descent: which maximum margin between l2 and l-infinity does it select?"
 
     n: int = 6
-    """Rows that are drawn."""
+    """Rows that are drawn, at least 2."""
     d: int = 4
-    """Their columns."""
+    """Their columns, at least 2: with one there is nothing between the two margins."""
     kappas: tuple[float, ...] = (0.1, 0.5, 0.9)
     """Rates at which eps falls, as shares of gamma_inf."""
-    step: float = 0.08
-    """Step size, as a share of the largest stable one (at the limit or at the start, whichever is smaller)."""
-    n_steps: int = 200_000
-    """Steps of each run."""
+    step: float | None = None
+    """Step size, as a share of the largest stable one (at the limit or at the start, whichever is smaller). 0.08 when
+    not given, 0.3 with `data`."""
+    n_steps: int | None = None
+    """Steps of each run, at least 1000. When not given 200 000, up to 1 000 000 where v takes longer to settle, and
+    fewer on large data."""
     coarse: tuple[float, ...] = (0.9, 1.5)
     """Further step sizes in the same unit, for the envelope at the middle rate."""
     eps0: float = 1.0
@@ -103,7 +120,7 @@ class SmoothedSignDescent(AbstractSystem):
     adam_eps: float = 1e-8
     """eps of Adam in the table of optimisers, in the gradient's own unit."""
     optimiser_steps: int = 20_000
-    """Steps of each optimiser in the table."""
+    """Steps of each optimiser in the table, at least 1000 (Adam takes ten times as many, which are smaller)."""
     seed: int = 0
     """Seed of all draws."""
     data: str | None = None
@@ -116,10 +133,10 @@ class SmoothedSignDescent(AbstractSystem):
     """Add a column of ones to `data`; its weight is in the norm like the others."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            *(("n", 2), ("d", 1), ("seed", 0), ("n_steps", LEAST_STEPS), ("optimiser_steps", LEAST_STEPS)),
-        ):
+        for name, least in (("n", 2), ("d", 2), ("seed", 0), ("optimiser_steps", LEAST_STEPS)):
             check_whole(name, getattr(self, name), least)
+        if self.n_steps is not None:
+            check_whole("n_steps", self.n_steps, LEAST_STEPS)
         for name in ("kappas", "coarse", "eps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.kappas:
@@ -134,7 +151,7 @@ class SmoothedSignDescent(AbstractSystem):
             *((name, getattr(self, name)) for name in ("step", "eps0", "crossover_step", "adam_eps")),
             *(("coarse", eta) for eta in self.coarse),
         ):
-            if not (1e-300 <= value <= 1e300):
+            if value is not None and not (1e-300 <= value <= 1e300):
                 raise ValueError(f"`{name}` must lie between 1e-300 and 1e300; got {value!r}.")
         if len(set(self.eps)) < 2:
             raise ValueError(f"`eps` needs two values at least, to see a slope; got {self.eps!r}.")
@@ -146,7 +163,7 @@ class SmoothedSignDescent(AbstractSystem):
 
     def setting(self) -> Setting:
         """The drawn rows, weights one."""
-        return Setting(Z=sign_gaussians(self.n, self.d, seed=self.seed).Z, weights=np.ones(self.n))
+        return setting_of(self.n, self.d, self.seed)[0]
 
     def own_data(self) -> tuple[ClassificationData, Setting]:
         """The user's data, and its rows at size one. Raises `ValueError` for data that nothing separates."""
@@ -162,7 +179,7 @@ class SmoothedSignDescent(AbstractSystem):
         unit = power_of_two_below(largest)
         setting = Setting(Z=Z / unit, weights=np.ones(len(Z)), unit=unit, label=data.target or "y")
         if not setting.separable:
-            raise ValueError(f"{self.data}: {_inseparable(setting, intercept=self.intercept)}")
+            raise ValueError(f"{self.data}: {inseparable(setting, intercept=self.intercept)}")
         return data, setting
 
     # -- the check ------------------------------------------------------------------------------------------------
@@ -177,44 +194,44 @@ class SmoothedSignDescent(AbstractSystem):
 
     def _check(self, progress: Progress) -> Findings:
         progress("limits", 0.0)
-        notes, n_steps = self.ignored_options(), self.n_steps
+        notes = self.ignored_options()
         if self.data is None:
-            setting = self.setting()
+            setting, told = setting_of(self.n, self.d, self.seed)
+            notes += told
             if not setting.separable:
                 raise ValueError(f"the drawn rows are not separable: {setting.linf.reason}")
         else:
             data, setting = self.own_data()
-            notes += [*data.notes, *_told(setting, intercept=self.intercept)]
-        n_steps = min(n_steps, max(LEAST_STEPS, setting.affordable_steps(MOST_WORK)))
-        if n_steps < self.n_steps:
-            notes.append(f"{n_steps} steps in place of {self.n_steps}: more take too long on {setting.Z.size} numbers.")
-        runs, coarse = self.runs(setting, n_steps, progress)
+            notes += [*data.notes, *told_of_rows(setting, intercept=self.intercept)]
+        runs, coarse = self.runs(setting, progress=progress)
+        notes += self.told_of_steps(setting, runs)
         verdicts = [v for r in runs for v in claims_of(r)]
         verdicts += [envelope(r) for r in coarse]
         progress("endpoints", 0.4)
-        verdicts += [l2_endpoint(setting), linf_endpoint(setting)]
+        ends, not_applicable = self.ends(setting)
+        verdicts += ends
         progress("crossover", 0.45)
-        found, not_applicable = self.crossovers(setting, verdicts)
+        found, crossover, none = self.crossovers(setting)
+        not_applicable |= none
+        verdicts += [] if crossover is None else [crossover]
         progress("diagnostics", 0.6)
-        diagnostics = _sign_diagnostics.diagnose(
-            setting,
-            self.middle,
-            # Half the step: what memory does goes with kappa eta, and the limit that it leaves is reached sooner.
-            step=self.step_of(setting, self.middle) / 2,
-            eps0=self.eps0,
-            fixed_eps=self.diagnostic_eps,
-        )
+        diagnostics = self.diagnostics(setting)
         progress("optimisers", 0.75)
         tables = self.tables(setting)
         progress("done", 1.0)
         label = setting.label
         arrays = {f"{r.label}/sign-run": run_arrays(r) for r in (*runs, *coarse)}
         arrays[f"{label}/sign-path"] = path_arrays(setting)
-        if not not_applicable:
-            arrays[f"{label}/sign-crossover"] = crossover_arrays(setting, found, verdicts[-1])
-        arrays[f"{label}/sign-diagnostics"] = diagnostics
-        arrays |= {f"{name}/sign-optimisers": table.dataset for name, table in tables.items()}
-        notes += _sign_diagnostics.notes(diagnostics)
+        if crossover is not None:
+            arrays[f"{label}/sign-crossover"] = crossover_arrays(setting, found, crossover)
+        if diagnostics is None:
+            notes.append("no diagnostics of other dynamics: the limit at the middle rate is not solved.")
+        else:
+            arrays[f"{label}/sign-diagnostics"] = diagnostics
+            notes += _sign_diagnostics.notes(diagnostics)
+        arrays |= {
+            f"{name}/sign-optimisers": table.dataset for name, table in tables.items() if table.dataset is not None
+        }
         notes += [note for table in tables.values() for note in table.notes]
         return Findings(
             verdicts=tuple(verdicts),
@@ -223,7 +240,8 @@ class SmoothedSignDescent(AbstractSystem):
                 **dataclasses.asdict(self),
                 "n": setting.Z.shape[0],
                 "d": setting.Z.shape[1],
-                "n_steps": n_steps,
+                "n_steps": max(int(r.path.steps[-1]) for r in runs),
+                "step": self.share,
                 "unit": setting.unit,
                 "gamma_inf": setting.gamma * setting.unit,
                 "l2_margin": setting.l2.certificate.lower * setting.unit,
@@ -231,6 +249,33 @@ class SmoothedSignDescent(AbstractSystem):
             arrays=arrays,
             notes=tuple(notes),
         )
+
+    @property
+    def share(self) -> float:
+        """The step size over the largest stable one."""
+        return self.step if self.step is not None else STEP if self.data is None else OWN_STEP
+
+    def steps_of(self, setting: Setting, fraction: float) -> int:
+        """Steps of the run at this rate: as many as were asked for, or else what it takes and can be afforded."""
+        if self.n_steps is not None:
+            return self.n_steps
+        wanted = SETTLED * setting.settling(fraction, eps0=self.eps0 * setting.gradient_size)
+        # Infinite where the limit is not solved, and nothing is to be seen.
+        steps = min(wanted / self.step_of(setting, fraction), MOST_STEPS) if math.isfinite(wanted) else STEPS
+        return min(max(math.ceil(steps), STEPS), max(LEAST_STEPS, setting.affordable_steps(MOST_WORK)))
+
+    def told_of_steps(self, setting: Setting, runs: list[Run]) -> list[str]:
+        """A sentence where runs have fewer steps than usual, or more."""
+        taken = {r.label: int(r.path.steps[-1]) for r in runs}
+        if self.n_steps is not None:
+            return []
+        if min(taken.values()) < STEPS:
+            return [
+                f"{min(taken.values())} steps in place of {STEPS}: more take too long on {setting.Z.size} numbers, "
+                "unless you ask for them (`--n-steps`)."
+            ]
+        more = ", ".join(f"{n} ({label})" for label, n in taken.items() if n > STEPS)
+        return [f"more steps than {STEPS} where v takes longer to settle: {more}."] if more else []
 
     @property
     def middle(self) -> float:
@@ -242,23 +287,29 @@ class SmoothedSignDescent(AbstractSystem):
         """The fixed eps of the diagnostics: the one nearest to 1e-6."""
         return min(self.eps, key=lambda eps: abs(math.log(eps / 1e-6)))
 
-    def runs(self, setting: Setting, n_steps: int, progress: Progress = silent) -> tuple[list[Run], list[Run]]:
+    def runs(
+        self, setting: Setting, n_steps: int | None = None, progress: Progress = silent
+    ) -> tuple[list[Run], list[Run]]:
         """A run at each rate and one with unequal weights; runs in coarse steps."""
-        found, todo = [], len(self.kappas) + 1
-        for i, fraction in enumerate(self.kappas):
-            progress(f"kappa = {fraction:g} gamma_inf", 0.05 + 0.35 * i / todo)
-            found.append(self.run(setting, fraction, n_steps=n_steps))
+        rates = tuple(dict.fromkeys(self.kappas))
+        found, todo = [], len(rates) + 1
+        for i, fraction in enumerate(rates):
+            progress(f"kappa = {named(fraction)} gamma_inf", 0.05 + 0.35 * i / todo)
+            found.append(self.run(setting, fraction, n_steps=n_steps or self.steps_of(setting, fraction)))
         weighted = setting.weighted(unequal_weights(len(setting.Z), seed=self.seed))
         progress("unequal weights and coarse steps", 0.05 + 0.35 * (todo - 1) / todo)
         middle = self.middle
-        found.append(self.run(weighted, middle, n_steps=n_steps, label=f"r = {middle:g}, weighted"))
+        several = n_steps or self.steps_of(weighted, middle)
+        found.append(self.run(weighted, middle, n_steps=several, label=f"r = {named(middle)}, weighted"))
+        most = max(LEAST_STEPS, setting.affordable_steps(COARSE_WORK))
         coarse = [
             self.run(
                 setting,
                 middle,
-                n_steps=n_steps,
-                step=share * self.step_of(setting, middle) / self.step,
-                label=f"r = {middle:g}, {share:g} x stable step",
+                # The envelope is judged in every step, and needs no arrival.
+                n_steps=min(n_steps or self.n_steps or STEPS, most),
+                step=share * self.step_of(setting, middle) / self.share,
+                label=f"r = {named(middle)}, {named(share)} x stable step",
             )
             for share in dict.fromkeys(self.coarse)
         ]
@@ -268,25 +319,45 @@ class SmoothedSignDescent(AbstractSystem):
         """One run with this system's step and eps, in the units of `setting`, unless `options` say otherwise."""
         if "step" not in options:
             options["step"] = self.step_of(setting, fraction)
-        options = {"eps0": self.eps0 * setting.gradient_size, "label": label or f"r = {fraction:g}", **options}
+        options = {"eps0": self.eps0 * setting.gradient_size, "label": label or f"r = {named(fraction)}", **options}
         return run(setting, fraction, n_steps=n_steps, **options)
 
     def step_of(self, setting: Setting, fraction: float) -> float:
         """The step size of a run at this rate."""
-        return self.step * setting.small_step(fraction, eps0=self.eps0 * setting.gradient_size)
+        return self.share * setting.small_step(fraction, eps0=self.eps0 * setting.gradient_size)
 
-    def crossovers(self, setting: Setting, verdicts: list[Verdict]) -> tuple[list[tuple[float, float]], dict[str, str]]:
-        """The crossovers, with their verdict added to `verdicts`; or why there is none."""
+    def ends(self, setting: Setting) -> tuple[list[Verdict], dict[str, str]]:
+        """The verdicts on both ends of the path, or why there are none."""
+        if setting.Z.shape[1] > 1:
+            return [l2_endpoint(setting), linf_endpoint(setting)], {}
+        reason = "in one column every margin has the same maximiser: there is no path between two ends"
+        return [], {"l2-endpoint": reason, "linf-endpoint": reason}
+
+    def crossovers(self, setting: Setting) -> tuple[list[tuple[float, float]], Verdict | None, dict[str, str]]:
+        """The crossovers with their verdict; or why there is none."""
         step = self.crossover_step * setting.sign_step
         values = affordable(setting, self.eps, step=step, work=MOST_WORK)
         if len(values) < 2:
             reason = (
                 f"the steps must be small, {step:.2g}, beside gamma_inf, {setting.gamma:.2g}, and would be too many"
             )
-            return [], {"fixed-eps-crossover": reason}
+            return [], None, {"fixed-eps-crossover": reason}
         found = crossovers(setting, values, step=step)
-        verdicts.append(fixed_eps_crossover(setting, found, step=step))
-        return found, {}
+        dropped = tuple(eps for eps in self.eps if eps not in values)
+        return found, fixed_eps_crossover(setting, found, step=step, dropped=dropped), {}
+
+    def diagnostics(self, setting: Setting) -> "xr.Dataset | None":
+        """Other dynamics at the middle rate; `None` where its limit is not solved."""
+        if setting.barrier(self.middle).status != "optimal":
+            return None
+        return _sign_diagnostics.diagnose(
+            setting,
+            self.middle,
+            # Half the step: what memory does goes with kappa eta, and the limit that it leaves is reached sooner.
+            step=STEP / self.share * self.step_of(setting, self.middle) / 2,
+            eps0=self.eps0,
+            fixed_eps=self.diagnostic_eps,
+        )
 
     def tables(self, setting: Setting) -> dict[str, "_sign_table.OptimiserTable"]:
         """Optimisers by norms, on these rows and, where they were drawn, on matrices."""
@@ -318,26 +389,4 @@ def claims_of(r: Run) -> list[Verdict]:
         envelope(r),
         plain_envelope(r),
         observed_rate(r),
-    ]
-
-
-def _inseparable(setting: Setting, *, intercept: bool) -> str:
-    farkas = setting.linf.farkas
-    text = f"nothing separates the classes through the origin: {setting.linf.reason}"
-    if farkas is not None:
-        rows = np.flatnonzero(farkas > 0)
-        named = ", ".join(f"{i} ({farkas[i]:.3g})" for i in rows[:6]) + (", ..." if len(rows) > 6 else "")
-        text = (
-            "nothing separates the classes through the origin: the rows y_i x_i, the first is 0, add up to zero with "
-            f"these positive weights: {named}."
-        )
-    return text if intercept else f"{text} With a column of ones (`--intercept`) they may be separable."
-
-
-def _told(setting: Setting, *, intercept: bool) -> list[str]:
-    gamma, l2 = setting.gamma * setting.unit, setting.l2.certificate.lower * setting.unit
-    with_ones = ", with a column of ones" if intercept else ""
-    return [
-        f"separable through the origin{with_ones}: the largest l-infinity margin is gamma_inf = {gamma:.6g}, "
-        f"the largest Euclidean one {l2:.6g}, both certified."
     ]
