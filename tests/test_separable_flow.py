@@ -2,8 +2,10 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
@@ -13,7 +15,7 @@ import sklearn.datasets
 from _margins import s40
 from omegalimit._numerics import double_precision
 from omegalimit.flows._log_time_field import LogTimeField
-from omegalimit.flows._margin_rows import checked_rows
+from omegalimit.flows._margin_rows import checked_margin_rows
 from omegalimit.flows.separable_descent import DescentEnding, separable_descent, smoothness
 from omegalimit.flows.separable_flow import SeparableEnding, separable_flow
 from omegalimit.limits import MaxMargin
@@ -307,7 +309,7 @@ def test_slopes_are_those_of_the_loss(loss):
     with double_precision():
         slope = np.asarray(LOSSES[loss].log_slope(m))
         bend = np.asarray(jax.vmap(jax.grad(LOSSES[loss].log_slope))(m))
-    found = checked_rows(np.ones((1, 1)), None, loss).log_slopes(m)
+    found = checked_margin_rows(np.ones((1, 1)), None, loss).log_slopes(m)
     np.testing.assert_allclose(found[0], slope, rtol=4e-16)
     # JAX differentiates by e^(m - log(1 + e^m)), which loses the rounding of a number of up to 40.
     np.testing.assert_allclose(found[1], bend, rtol=1e-14)
@@ -316,7 +318,7 @@ def test_slopes_are_those_of_the_loss(loss):
 @pytest.mark.parametrize("size", [0.0, 5.0, 60.0])
 def test_a_factorisation_solves_with_the_derivative(size):
     """Late, most rows are left out of it: by less than rounding."""
-    rows = checked_rows(s40(), None, "logistic")
+    rows = checked_margin_rows(s40(), None, "logistic")
     field = LogTimeField(rows, np.zeros(10), log_start=-math.inf, tol=1e-10)
     y, b = np.append(size * margin_of_forty()[1], size), np.linspace(-1, 2, 11)
     h = 1e-5
@@ -429,6 +431,132 @@ def test_rows_that_are_separable_in_part_end_where_arithmetic_does(angle):
     w = flow.w[-1] @ np.array([(c, -s), (s, c)])
     assert abs(w[0]) < 1e-8
     assert abs(w[1] - flow.log_time[-1]) < 2
+
+
+@pytest.mark.parametrize("a", [0.5, 1.5])
+def test_rows_on_a_straight_line_pull_as_they_are(a):
+    """A power's tail begins where the margin is positive: -1 against two of 1 rests where 2 (1 + w)^-(a + 1) = 1."""
+    flow = separable_flow([[-1.0], [1.0], [1.0]], loss=PolynomialTail(a))
+    assert flow.ending is SeparableEnding.SETTLED
+    assert flow.w[-1, 0] == pytest.approx(2 ** (1 / (a + 1)) - 1, abs=ERROR)
+    for seed in range(3):
+        Z = np.random.default_rng(seed).standard_normal((12, 2))
+        assert not scipy.optimize.linprog(np.zeros(2), A_ub=-Z, b_ub=-np.ones(12), bounds=(None, None)).success
+        flow = separable_flow(Z, loss=PolynomialTail(a))
+        assert flow.ending is SeparableEnding.SETTLED
+        slopes = (1 + np.maximum(Z @ flow.w[-1], 0)) ** -(a + 1)
+        assert np.linalg.norm(slopes @ Z) < 1e-9 * (slopes @ np.linalg.norm(Z, axis=1))
+
+
+@pytest.mark.parametrize("size", [10.0, 1e2, 1e4])
+def test_a_row_far_on_the_wrong_side_is_no_trouble_for_a_minimiser(size):
+    """The logistic loss is as good as straight there: its curvature is e^-size of its pull or less."""
+    Z = np.vstack([np.random.default_rng(0).standard_normal((20, 2)) + AXIS, [[-size, 0.0]], [[-1.0, -size]]])
+    flow = separable_flow(Z)
+    assert flow.ending is SeparableEnding.SETTLED
+    slopes = SLOPE["logistic"](Z @ flow.w[-1])
+    assert np.linalg.norm(slopes @ Z) < 1e-9 * (slopes @ np.linalg.norm(Z, axis=1))
+
+
+def test_with_a_power_rows_that_are_separable_in_part_do_not_settle():
+    flow = separable_flow([(1, 0), (-1, 0), (0.5, 1)], loss=PolynomialTail(1.5), until_log_time=1e3)
+    assert flow.ending is SeparableEnding.HORIZON
+    assert flow.log_time[-1] > 20
+
+
+def test_a_margin_within_rounding_of_the_rows_is_beyond_arithmetic():
+    """The two pull against each other but for 1e-10 of their lengths; at 1e-6 the flow goes on."""
+    assert separable_flow([[1, 1e-10], [-1, 1e-10]]).ending is SeparableEnding.HORIZON
+    assert separable_flow([[1, 1e-6], [-1, 1e-6]]).ending is SeparableEnding.TIME_REACHED
+
+
+# Where double precision ends.
+
+
+@pytest.mark.parametrize("until", [1e20, 1e300])
+def test_a_clock_beyond_double_precision_ends_the_run(until):
+    flow = separable_flow(FOUR, until_log_time=until)
+    assert flow.ending is SeparableEnding.HORIZON
+    # 2^-16 / eps is 6.9e10, and steps are at most eight times as long as those before.
+    assert 5e9 < flow.log_time[-1] < 6.9e10
+    assert flow.cost.n_evaluations < 5000
+    # There, margins of 6e10 are rounded to 1e-5.
+    assert flow.w[-1, 1] == pytest.approx(math.log(2) / 1.5, abs=1e-4)
+    before = separable_flow(FOUR, until_log_time=1e9)
+    assert before.ending is SeparableEnding.TIME_REACHED
+    assert before.w[-1, 0] - 1e9 == pytest.approx(-0.749780, abs=1e-4)
+
+
+def test_weights_that_overflow_end_the_run_and_large_ones_have_a_direction():
+    Z, a = np.array([[1, 0.3], [0.5, 1.0]]), 1.5
+    # Far out already, as it would take 6000 steps to there; a factor of 1e16 forgets where it came from.
+    flow = separable_flow(Z, loss=PolynomialTail(a), start=[1e285, 1e285], until_log_time=1e5)
+    assert flow.ending is SeparableEnding.HORIZON
+    assert np.isfinite(flow.w).all()
+    # w = t^(1/(a+2)) v, and 2^1000 is the largest.
+    assert flow.log_time[-1] / (a + 2) == pytest.approx(1000 * math.log(2), abs=3)
+    v = flow.direction[-1]
+    balance = (Z @ v) ** -(a + 1) @ Z
+    np.testing.assert_allclose(balance / np.linalg.norm(balance), v, atol=1e-8)
+    assert np.linalg.norm(v) == pytest.approx(1, rel=1e-15)
+    assert flow.log_radius[-1] == pytest.approx(math.log(flow.w[-1].max() / v.max()), rel=1e-14)
+    assert flow.path.angle_to(AXIS)[-1] == pytest.approx(math.atan2(v[1], v[0]), rel=1e-14)
+    assert 0 < flow.angle_error[-1] < 1e-6
+    # Each step's error is 1e-10 of w at most, or less.
+    assert flow.path.tangential_speed[-1] < 1e-8
+    assert flow.path.turning_speed[-1] < 1e-7
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_a_start_whose_square_is_beyond_double_precision_has_a_direction(size):
+    flow = separable_flow(FOUR, start=[size, size], until_log_time=20.0)
+    run = separable_descent(FOUR, start=[size, size], step_size=1.0, n_steps=10)
+    for found in (flow, run):
+        np.testing.assert_allclose(found.direction[0], math.sqrt(0.5), rtol=1e-15)
+        assert found.log_radius[0] == pytest.approx(math.log(size) + 0.5 * math.log(2), rel=1e-15)
+        assert found.path.angle_to(AXIS)[0] == pytest.approx(math.pi / 4, rel=1e-15)
+    assert flow.hitting([1, 1], 1e-9)[0] == -math.inf  # pyright: ignore[reportArgumentType]
+    assert run.hitting([1, 1], 1e-9)[0] == 0  # pyright: ignore[reportArgumentType]
+    if size > 1:
+        # Nothing moves, and that is said of all the time asked for.
+        assert flow.ending is SeparableEnding.TIME_REACHED
+        assert list(flow.log_time) == [-math.inf, 20.0]
+        np.testing.assert_array_equal(flow.at([-3.0, 19.0]), np.full((2, 2), size))
+        assert math.isnan(flow.hitting(AXIS, 0.1)[0])
+        assert run.ending is DescentEnding.STALLED
+
+
+def test_descent_looks_at_the_angle_of_weights_whose_square_overflows():
+    run = separable_descent(FOUR, start=[0.0, -1e200], loss=PolynomialTail(1.0), step_size=1e199, n_steps=3)
+    assert list(run.step) == [0, 1, 2, 3]
+    u = run.direction[2]
+    assert run.hitting(u, 1e-9)[0] == 2
+
+
+@pytest.mark.parametrize(("size", "error"), [(1e5, 1e-5), (1e8, 1e-3)])
+def test_a_start_very_far_on_the_wrong_side_comes_back(size, error):
+    """Two tolerances take other steps; what rounding margins of `size` moves, both allow for."""
+    flows = [
+        separable_flow(FOUR, start=[-size, -size], loss="exponential", until_log_time=20.0, tol=tol)
+        for tol in (1e-10, 1e-7)
+    ]
+    for flow in flows:
+        assert flow.ending is SeparableEnding.TIME_REACHED
+        assert flow.cost.n_steps < 3000
+    np.testing.assert_allclose(flows[0].w[-1], flows[1].w[-1], atol=error)
+    # t L -> 1 / gamma^2.
+    assert flows[0].path.log_loss[-1] + 20.0 == pytest.approx(0, abs=0.1)
+
+
+def test_a_start_whose_loss_no_double_tells_ends_at_once():
+    for size in (1e12, 1e200):
+        flow = separable_flow(FOUR, start=[-size, -size], loss="exponential", until_log_time=20.0)
+        assert flow.ending is SeparableEnding.HORIZON
+        assert flow.cost.n_steps <= 1
+        run = separable_descent(FOUR, start=[-size, -size], loss="exponential", step_size=1.0, n_steps=5)
+        assert run.ending is DescentEnding.DIVERGED
+        assert run.diverged_at == 0
+        assert run.sharpness == math.inf
 
 
 # A tail that is a power.
@@ -578,28 +706,31 @@ def test_the_extension_counts_what_was_made_and_reaches_what_was_not():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"Z": [1.0, 2.0]}, "`Z` must have shape (n, d); got (2,)."),
-        ({"Z": np.zeros((0, 2))}, "`Z` must have at least one row and one column; its shape is (0, 2)."),
+        ({"Z": [1.0, 2.0]}, "`Z` must have shape (n, d) and at least one entry; got (2,)."),
+        ({"Z": np.zeros((0, 2))}, "`Z` must have shape (n, d) and at least one entry; got (0, 2)."),
         ({"Z": [[0.0, 0.0]]}, "`Z` is zero: no margin depends on the weights, and nothing moves."),
         ({"Z": [[1.0, math.nan]]}, "`Z[0, 1]` is nan; every entry must be finite."),
         (
             {"weights": [1, 1, 0, 1]},
-            "`weights` must be positive; `weights[2]` is 0. Leave out a row that should not count.",
+            "`weights` must be positive; `weights[2]` is 0: drop the rows that shall not count.",
         ),
         ({"weights": [1, 1]}, "`Z` has shape (4, 2) and `weights` has shape (2,): 4 rows against 2."),
-        ({"start": [1.0]}, "`Z` has shape (4, 2) and `start` has shape (1,): 2 columns against 1."),
+        ({"start": [1.0]}, "`start` must have shape (2,); got (1,)."),
         (
             {"start": [1e300, 0], "Z": FOUR * 1e100},
             "`start` is so large for these rows that its margins overflow; start nearer to zero.",
         ),
         ({"loss": "hinge"}, "`loss` must be one of exponential, logistic; got 'hinge'."),
-        (
-            {"until_log_time": math.inf},
-            "`until_log_time` must be finite and after `start_log_time`; got inf and -inf.",
-        ),
+        ({"until_log_time": math.inf}, "`until_log_time` must be finite; got inf."),
+        ({"start_log_time": math.nan}, "`start_log_time` must be finite; got nan."),
+        ({"until_log_time": [1.0]}, "`until_log_time` must be one number; got shape (1,)."),
         (
             {"until_log_time": 1.0, "start_log_time": 2.0},
-            "`until_log_time` must be finite and after `start_log_time`; got 1 and 2.",
+            "`until_log_time` must be after `start_log_time`; got 1 and 2.",
+        ),
+        (
+            {"Z": np.array([[2**53 + 1, 1]])},
+            "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself.",
         ),
         ({"tol": 1e-16}, "`tol` must lie between 1e-14 and 1e-3; got 1e-16."),
         ({"max_steps": 0}, "`max_steps` must be at least 1; got 0."),
@@ -616,11 +747,45 @@ def test_a_loss_must_be_a_name_or_a_loss():
         separable_flow(FOUR, loss=3)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("value", ["20", None, True])
+def test_what_is_no_number_is_refused_in_words(value):
+    extended = separable_descent(FOUR, step_size=1.0, n_steps=5).extended
+    asked = [(functools.partial(separable_flow, FOUR), n) for n in ("until_log_time", "start_log_time", "tol")]
+    for ask, name in [*asked, (extended, "until_log_time"), (extended, "tol")]:
+        with pytest.raises(TypeError) as caught:
+            ask(**{name: value})
+        assert str(caught.value) == f"`{name}` must be a number; got {value!r}."
+
+
+@pytest.mark.parametrize("convert", [np.float32, jnp.asarray, np.array])
+def test_numbers_of_any_kind_are_computed_with_in_double(convert):
+    """0.5 and 20 are exact in single precision: nothing else may be different."""
+    plain, other = four(until=20.0), separable_flow(FOUR, until_log_time=convert(20.0))
+    np.testing.assert_array_equal(other.w, plain.w)
+    np.testing.assert_array_equal(other.log_time, plain.log_time)
+    late = [separable_flow(FOUR, start_log_time=k, until_log_time=30.0).w[-1] for k in (20.0, convert(20.0))]
+    np.testing.assert_array_equal(late[1], late[0])
+    rough = [separable_flow(FOUR, tol=k, until_log_time=5.0).w[-1] for k in (2.0**-30, convert(2.0**-30))]
+    np.testing.assert_array_equal(rough[1], rough[0])
+    runs = [separable_descent(FOUR, step_size=k, n_steps=30) for k in (0.5, convert(0.5))]
+    np.testing.assert_array_equal(runs[1].w, runs[0].w)
+    assert isinstance(runs[1].step_size, float)
+    assert PolynomialTail(convert(0.5)) == PolynomialTail(0.5)
+
+
+def test_whole_numbers_are_numbers():
+    one: Any = np.int64(1)
+    assert separable_descent(FOUR, step_size=one, n_steps=3).step_size == 1.0
+    assert PolynomialTail(one) == PolynomialTail(1.0)
+    assert separable_flow(FOUR, until_log_time=one).log_time[-1] == 1.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"step_size": 0.0}, ValueError, "`step_size` must be positive and finite; got 0."),
-        ({"step_size": math.nan}, ValueError, "`step_size` must be positive and finite; got nan."),
+        ({"step_size": 0.0}, ValueError, "`step_size` must be positive; got 0."),
+        ({"step_size": math.nan}, ValueError, "`step_size` must be finite; got nan."),
+        ({"step_size": True}, TypeError, "`step_size` must be a number; got True."),
         ({"step_size": "1"}, TypeError, "`step_size` must be a number; got '1'."),
         ({"n_steps": 0}, ValueError, "`n_steps` must be at least 1; got 0."),
     ],
@@ -643,6 +808,13 @@ def test_bad_questions_to_a_run():
             asked.hitting(np.zeros(2), [0.1])
     with pytest.raises(ValueError, match=r"^`log_time` must lie within the run, from -inf to 92\.1034; got 93\.$"):
         flow.at([1.0, 93.0])
+    with pytest.raises(TypeError, match=r"^`log_time` must hold real numbers; it holds text"):
+        flow.at("3")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"^`log_time` must be a number or a list of numbers; got shape \(1, 2\)\.$"):
+        flow.at([[1.0, 2.0]])  # pyright: ignore[reportArgumentType]
+    for tol in (-1, 0, 0.1):
+        with pytest.raises(ValueError, match=rf"^`tol` must lie between 1e-14 and 1e-3; got {tol:g}\.$"):
+            run.extended(tol=tol)
     with pytest.raises(
         ValueError, match=r"^`until_log_time` must be after the last step, at log t = 2\.99573; got 2\.$"
     ):
@@ -653,3 +825,12 @@ def test_few_steps_are_steps_spent():
     flow = separable_flow(FOUR, max_steps=5)
     assert flow.ending is SeparableEnding.STEPS_SPENT
     assert len(flow.path) == 6
+
+
+def test_no_times_and_no_angles_have_no_answers():
+    flow = four()
+    assert flow.at([]).shape == (0, 2)
+    assert flow.path_at([]).angle_to(AXIS).shape == (0,)
+    run = separable_descent(FOUR, step_size=1.0, n_steps=20)
+    assert flow.hitting(AXIS, []).shape == run.hitting(AXIS, []).shape == (0,)
+    assert run.extended().hitting(AXIS, []).log_steps.shape == (0,)

@@ -195,8 +195,27 @@ def test_kl_without_cancellation():
         ({"loss": "hinge"}, "`loss` must be one of exponential, logistic; got 'hinge'."),
         ({"weights": [1.0] * 5 + [0.0]}, "`weights` must be positive; `weights[5]` is 0: drop the rows that shall not"),
         ({"weights": [1.0] * 5 + [-2.0]}, "`weights` must be positive; `weights[5]` is -2: a loss with a negative"),
-        ({"weights": [1.0]}, "`Z` has shape (6, 1) and `weights` has shape (1,): 6 rows and weights against 1."),
+        ({"weights": [1.0]}, "`Z` has shape (6, 4) and `weights` has shape (1,): 6 rows against 1."),
         ({"start": [0.0]}, "`start` must have shape (4,); got (1,)."),
+        (
+            {"start": [1e308] * 4},
+            "`start` is so large for these rows that its margins overflow; start nearer to zero.",
+        ),
+        (
+            {"start": [1e306, 0, 0, 0]},
+            "Margins after 10 steps may leave double precision: `Z` has entries up to 2.3e+00, `start` up to 1.0e+306, "
+            "and the steps sum to 1.0e+00, at the rate 2.0e-01; take smaller ones.",
+        ),
+        (
+            {"step_size": 1e308},
+            "Margins after 10 steps may leave double precision: `Z` has entries up to 2.3e+00, `start` up to 0.0e+00, "
+            "and the steps sum to inf, at the rate 2.0e-01; take smaller ones.",
+        ),
+        (
+            {"step_size": [1e308] * 10, "rate": 0.0},
+            "Margins after 10 steps may leave double precision: `Z` has entries up to 2.3e+00, `start` up to 0.0e+00, "
+            "and the steps sum to inf, at the rate 0.0e+00; take smaller ones.",
+        ),
     ],
 )
 def test_bad_input(change, message):
@@ -207,14 +226,21 @@ def test_bad_input(change, message):
 
 def test_bad_rows():
     for Z, message in (
-        ([1.0, 2.0], "`Z` must have shape (n, d); got (2,)."),
-        (np.zeros((0, 3)), "`Z` has shape (0, 3): pass at least one row and one column."),
+        ([1.0, 2.0], "`Z` must have shape (n, d) and at least one entry; got (2,)."),
+        ([[2**53 + 1, 1]], "`Z` has integers beyond 2**53 that no double holds; rescale it or round it yourself."),
+        (np.zeros((0, 3)), "`Z` must have shape (n, d) and at least one entry; got (0, 3)."),
         ([[1.0, np.nan]], "`Z[0, 1]` is nan; every entry must be finite."),
         (
             np.full((2, 2), 1e308),
-            "`Z` has entries up to 1.0e+308: margins after 10 steps may leave double precision; "
-            "divide `Z`, or take smaller or fewer steps.",
+            "Margins after 10 steps may leave double precision: `Z` has entries up to 1.0e+308, `start` up to 0.0e+00, "
+            "and the steps sum to 1.0e+01, at the rate 2.0e-01; take smaller ones.",
         ),
     ):
         with pytest.raises(ValueError, match="^" + re.escape(message)):
             smoothed_sign_descent(Z, rate=0.2, step_size=1.0, n_steps=10)  # pyright: ignore[reportArgumentType]
+
+
+def test_who_looks_on_must_be_callable():
+    message = "`observe` must be a function that is called with the steps taken, or None; got 3."
+    with pytest.raises(TypeError, match="^" + re.escape(message) + "$"):
+        smoothed_sign_descent(fixture(), rate=0.2, step_size=0.1, n_steps=2, observe=3)  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ._checks import to_float64
 from ._numerics import log_expm1_ratio, log_log1p_exp
 
 
@@ -74,6 +76,13 @@ class Logistic(AbstractLoss):
         return log_log1p_exp(-jax.nn.softplus(z) + log_x + log_expm1_ratio(jnp.exp(log_x)))
 
 
+def _power(a: Any) -> float:
+    """A number of any library as a `float`; the rest is said where its range is checked."""
+    if a is None or isinstance(a, (bool, np.bool_, str, bytes)) or np.ndim(a):
+        raise TypeError(f"`a` must be a number; got {a!r}.")
+    return float(to_float64(a, "a")[0])
+
+
 class PolynomialTail(AbstractLoss):
     """`-l'(z) = (1 + max(z, 0))^-(a + 1)`: convex and C1, `(1 + z)^-a / a` for z >= 0 and a straight line before it.
 
@@ -82,11 +91,9 @@ class PolynomialTail(AbstractLoss):
     """
 
     name: ClassVar[str] = "polynomial tail"
-    a: float
+    a: float = eqx.field(converter=_power)
 
     def __check_init__(self):
-        if isinstance(self.a, bool) or not isinstance(self.a, (int, float)):
-            raise TypeError(f"`a` must be a number; got {self.a!r}.")
         if not 0 < self.a < math.inf:
             raise ValueError(f"`a`, the power of the tail, must be positive and finite; got {self.a!r}.")
 

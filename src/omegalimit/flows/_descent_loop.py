@@ -117,9 +117,13 @@ def _compiled(loss: AbstractLoss) -> tuple[Callable[..., Any], Callable[..., Any
         def body(carry):
             s, found = carry
             s = step(Z, log_c, eta, s)
-            along = s.w @ u
-            across = s.w - along * u
-            return s, found.at[s.k - first - 1].set(jnp.arctan2(jnp.sqrt(across @ across), along))
+            # Squares overflow long before the weights do. At the origin there is no angle, and none is reached.
+            largest = jnp.abs(s.w).max()
+            w = s.w / jnp.where(largest > 0, largest, 1.0)
+            along = w @ u
+            across = w - along * u
+            angle = jnp.where(largest > 0, jnp.arctan2(jnp.sqrt(across @ across), along), jnp.inf)
+            return s, found.at[s.k - first - 1].set(angle)
 
         return jax.lax.while_loop(lambda c: on(c[0], until), body, (state, jnp.full(_BUFFER, jnp.nan)))
 

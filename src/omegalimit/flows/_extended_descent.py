@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from ._separable_path import checked_direction
+from ._separable_path import checked_angles, checked_direction, lengths
 from .separable_flow import SeparableFlow
 
 if TYPE_CHECKING:
@@ -51,14 +51,15 @@ class ExtendedDescent:
         if self.early_flow.log_time[0] >= path.log_time[-1]:
             return math.nan
         missed = self.early_flow.path_at(float(path.log_time[-1])).scaled_w[0] - path.scaled_w[-1]
-        return float(np.linalg.norm(missed))
+        return float(lengths(missed[None])[0])
 
     def _delay(self, log_time: float, direction: Float[np.ndarray, " d"]) -> float:
         """How long the angle to `direction` takes for as much as the two flows differ by there, whatever the signs."""
         late, early = (flow.path_at(log_time) for flow in (self.flow, self.early_flow))
         theta, u = late.direction[0], checked_direction(direction, late.direction.shape[1])
         apart = early.scaled_w[0] - late.scaled_w[0]
-        apart = np.linalg.norm(apart - (apart @ theta) * theta) / np.linalg.norm(late.scaled_w[0])
+        across = apart - (apart @ theta) * theta
+        apart = lengths(across[None])[0] / lengths(late.scaled_w)[0]
         # The angle's rate is -u'theta' over its sine.
         rate = abs(u @ late.tangential[0]) / math.sin(late.angle_to(u)[0])
         return float(apart / rate) if rate > 0 else math.inf
@@ -84,10 +85,3 @@ class ExtendedDescent:
                     # Steps are whole: the first one after the crossing counts.
                     error[i] = max(abs(x - y), self._delay(float(x), direction)) + math.exp(-log_steps[i])
         return StepCounts(angle=wanted, log_steps=log_steps, error=error)
-
-
-def checked_angles(wanted: Any) -> Float[np.ndarray, " A"]:
-    found = np.atleast_1d(np.asarray(wanted, dtype=float))
-    if not (found > 0).all():
-        raise ValueError(f"`angles` must be positive; got {float(found[~(found > 0)][0]):g}.")
-    return found

@@ -22,6 +22,13 @@ from ._margin_rows import EPS, MarginRows
 from ._stiff import DenseAutonomous, Solve
 
 _potrf, _potrs = scipy.linalg.get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+# Weights that large, and logs of times and slopes, are beyond what doubles can tell: the rounding of these logs is a
+# factor in the pulls, here of 1e-5.
+_LARGEST, _OVERFLOW, _LONGEST = 2.0**1000, 2.0**1020, 2.0**-16 / EPS
+# Pulls along what does not bend that are more than rounding, over the sum of all.
+_FLAT = 64 * EPS
+# Rows that bend so little that the square root of their curvature is small beside their pull.
+_STRAIGHT = 1e-4
 # Rows that bend so little of what a step sees are left out of its derivative; most are, once their margins have grown.
 _UNSEEN = 1e-13
 
@@ -38,6 +45,7 @@ class LogTimeField(DenseAutonomous):
         self.basis, self.Z = (None, rows.Z) if d <= n else _row_space(rows.Z)
         self.tol, self.start_margins = tol, rows.Z @ start
         self._squares = rows.lengths**2
+        self._start_size = float(np.abs(self.start_margins).max())
         slope, _ = rows.log_slopes(self.start_margins)
         with np.errstate(divide="ignore"):
             sizes = rows.log_c + slope + 2 * np.log(rows.lengths)
@@ -55,7 +63,8 @@ class LogTimeField(DenseAutonomous):
     def field(self, y: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
         p, _ = self._weights_at(y)
         if self._pull is None:
-            self._pull = np.append(p @ self.Z, 1.0)
+            # A tail that falls by a power makes a pull of zero of weights that are infinite: no step may end there.
+            self._pull = np.append(p @ self.Z, 1.0 if float(np.abs(y[:-1]).max()) < _OVERFLOW else math.nan)
         return self._pull.copy()
 
     def jacobian(self, y: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N N"]:
@@ -90,11 +99,12 @@ class LogTimeField(DenseAutonomous):
     def unit(self, y: Float[np.ndarray, " N"]) -> float:
         """What an error of `tol` is worth: one in the longest row's margin; or, where these are more, what the weights
         have gone in a unit of log time so far (late, they grow like log(t) / gamma); their size, as far as the loss
-        changes slower than e^-m; and what rounding moves them by."""
+        changes slower than e^-m; and what rounding moves margins by."""
         _, bend = self._weights_at(y)
         size = float(np.abs(y[:-1]).max())
         slow = 1 / max(float(-bend.min()), 1e-300)
-        return max(1.0, size / max(float(y[-1]), 1.0), min(size, slow), 64 * EPS / self.tol * size)
+        rounding = 64 * EPS / self.tol * max(size, self._start_size)
+        return max(1.0, size / max(float(y[-1]), 1.0), min(size, slow), rounding)
 
     def tolerance(self, y: Float[np.ndarray, " N"]) -> float:
         """The largest error of a step that ends at y, as the length of the error of the weights."""
@@ -122,6 +132,11 @@ class LogTimeField(DenseAutonomous):
         since = s + math.log(-math.expm1(self.log_start - s))
         return float(np.logaddexp(0.0, since - self.log_t0))
 
+    def is_within_doubles(self, y: Float[np.ndarray, " N"]) -> bool:
+        """Whether weights and clock are what double precision can tell."""
+        within = float(np.abs(y[:-1]).max()) < _LARGEST and max(float(y[-1]), abs(self.log_t0)) < _LONGEST
+        return bool(within)
+
     def balance(self, y: Float[np.ndarray, " N"]) -> float:
         """What the rows' pulls leave of each other, over their sum; rows with a margin gamma leave gamma or more."""
         p, _ = self._weights_at(y)
@@ -132,15 +147,26 @@ class LogTimeField(DenseAutonomous):
         return float(np.linalg.norm(p @ self.Z)) / float(p @ self.rows.lengths)
 
     def newton_step(self, y: Float[np.ndarray, " N"]) -> float:
-        """The largest change of a margin in Newton's step towards the minimiser, here."""
+        """The largest change of a margin in Newton's step towards the minimiser, here; infinite where what is left of
+        the pulls is along what does not bend."""
         p, bend = self._weights_at(y)
         if not np.isfinite(p).all():
             return math.inf
         p = p / p.max()
         roots = np.sqrt(p * np.maximum(-bend, 0.0))
+        # Least squares solve for rows that bend: they square no condition. A row on a straight line pulls and does not
+        # bend, and its pull is added as it is.
+        straight = -bend < _STRAIGHT
         with np.errstate(divide="ignore", invalid="ignore"):
-            A, b = roots[:, None] * self.Z, np.where(roots > 0, p / roots, 0.0)
-        return float(np.abs(self.Z @ np.linalg.lstsq(A, b)[0]).max())
+            A, b = roots[:, None] * self.Z, np.where(straight, 0.0, p / roots)
+        U, S, V = np.linalg.svd(A, full_matrices=False)
+        kept = max(A.shape) * EPS * S[0] < S
+        U, S, V = U[:, kept], S[kept], V[kept]
+        pull = p[straight] @ self.Z[straight]
+        along = V @ pull
+        if np.linalg.norm(pull - along @ V) > _FLAT * (p @ self.rows.lengths):
+            return math.inf
+        return float(np.abs(self.Z @ (((b @ U) / S + along / S**2) @ V)).max(initial=0.0))
 
 
 def _solved(

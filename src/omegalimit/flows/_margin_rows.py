@@ -15,9 +15,10 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_finite, check_ndim, check_same_length, shape_text, to_float64
+from .._checks import check_number
 from .._numerics import double_precision
 from ..losses import AbstractLoss, Exponential, Logistic, as_loss
+from ._separable_checks import check_start_margins, checked_rows, checked_start, checked_weights
 
 EPS = float(np.finfo(float).eps)
 LOG_2 = math.log(2.0)
@@ -74,50 +75,34 @@ class MarginRows:
         return -2 * self.exponent * LOG_2
 
 
-def checked_rows(Z: Any, weights: Any, loss: str | AbstractLoss) -> MarginRows:
+def checked_margin_rows(Z: Any, weights: Any, loss: str | AbstractLoss) -> MarginRows:
     """The user's rows, weights (1/n each when `None`) and loss. Raises `ValueError` or `TypeError` for bad input."""
     found = as_loss(loss)
-    rows, _ = to_float64(Z, "Z")
-    check_ndim(rows, "Z", axes="n, d")
-    if rows.size == 0:
-        raise ValueError(f"`Z` must have at least one row and one column; its shape is {shape_text(rows.shape)}.")
-    check_finite(rows, "Z")
+    rows = checked_rows(Z)
+    c = checked_weights(weights, rows, default=1 / len(rows))
     largest = float(np.abs(rows).max())
     if largest == 0:
         raise ValueError("`Z` is zero: no margin depends on the weights, and nothing moves.")
     first = math.frexp(largest)[1]
     e = first + math.frexp(float(np.linalg.norm(np.ldexp(rows, -first), axis=1).max()))[1]
-    return MarginRows(Z=np.ldexp(rows, -e), exponent=e, log_c=_log_weights(weights, rows), loss=found)
+    return MarginRows(Z=np.ldexp(rows, -e), exponent=e, log_c=np.log(c), loss=found)
 
 
-def _log_weights(weights: Any, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-    if weights is None:
-        return np.full(len(rows), -math.log(len(rows)))
-    c, _ = to_float64(weights, "weights")
-    check_ndim(c, "weights", axes="n")
-    check_same_length(rows, c, ("Z", "weights"), axes=(0, 0), what="rows")
-    check_finite(c, "weights")
-    if not (c > 0).all():
-        i = int(np.flatnonzero(~(c > 0))[0])
-        raise ValueError(
-            f"`weights` must be positive; `weights[{i}]` is {c[i]:g}. Leave out a row that should not count."
-        )
-    return np.log(c)
-
-
-def checked_start(start: Any, rows: MarginRows) -> Float[np.ndarray, " d"]:
+def checked_scaled_start(start: Any, rows: MarginRows) -> Float[np.ndarray, " d"]:
     """The start in the units of the rows; zero when `None`. Raises `ValueError` or `TypeError` for bad input."""
-    d = rows.Z.shape[1]
-    if start is None:
-        return np.zeros(d)
-    w, _ = to_float64(start, "start")
-    check_ndim(w, "start", axes="d")
-    check_same_length(rows.Z, w, ("Z", "start"), axes=(1, 0), what="columns")
-    check_finite(w, "start")
-    scaled = rows.to_units(w)
-    if not np.isfinite(scaled).all():
-        raise ValueError("`start` is so large for these rows that its margins overflow; start nearer to zero.")
-    return scaled
+    w = rows.to_units(checked_start(start, (rows.Z.shape[1],)))
+    check_start_margins(w, rows.Z)
+    return w
+
+
+def checked_number(value: Any, name: str) -> float:
+    """A number of any library as a `float`: in single precision all that it touches would be computed so.
+
+    Raises `TypeError` for what is no number, `ValueError` for several of them, NaN or infinity.
+    """
+    if value is None or isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"`{name}` must be a number; got {value!r}.")
+    return check_number(value, name)
 
 
 def _exponential(m: Float[np.ndarray, "..."]) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from .._threads import one_blas_thread
 from ..losses import AbstractLoss
-from ._margin_rows import LOG_2, MarginRows, checked_rows, checked_start
+from ._margin_rows import LOG_2, MarginRows, checked_margin_rows, checked_scaled_start
 
 
 def smoothness(Z: Any, *, weights: Any = None, loss: str | AbstractLoss = "logistic", start: Any = None) -> float:
@@ -18,10 +18,9 @@ def smoothness(Z: Any, *, weights: Any = None, loss: str | AbstractLoss = "logis
     eigenvalue of the Hessian at `start` (zero when `None`); steps below 2 over it stay safe only as
     long as no margin falls. Infinite where it overflows. Arguments as for `separable_flow`.
     """
-    rows = checked_rows(Z, weights, loss)
-    value, exponent = scaled_smoothness(rows, checked_start(start, rows))
-    with np.errstate(over="ignore"):
-        return float(np.ldexp(value, exponent + 2 * rows.exponent))
+    rows = checked_margin_rows(Z, weights, loss)
+    value, exponent = scaled_smoothness(rows, checked_scaled_start(start, rows))
+    return times_power_of_two(value, exponent + 2 * rows.exponent)
 
 
 def scaled_smoothness(rows: MarginRows, w: Float[np.ndarray, " d"]) -> tuple[float, int]:
@@ -36,3 +35,9 @@ def scaled_smoothness(rows: MarginRows, w: Float[np.ndarray, " d"]) -> tuple[flo
     A = np.exp((log_bends - shift * LOG_2) / 2)[:, None] * rows.Z
     with one_blas_thread():
         return float(np.linalg.norm(A, 2)) ** 2, shift
+
+
+def times_power_of_two(value: float, exponent: int) -> float:
+    """`value 2^exponent` for any integer; infinite or zero where that is beyond double precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.ldexp(value, min(max(exponent, -5000), 5000)))

@@ -10,10 +10,12 @@ With `w = rho theta`, `|theta| = 1`, and `g = -grad L`, in log time s = log t:
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from .._checks import shape_text, to_float64
 from ._margin_rows import LOG_2, MarginRows, log_sum_exp
 
 
@@ -34,25 +36,27 @@ class SeparablePath:
 
     @property
     def w(self) -> Float[np.ndarray, "T d"]:
-        """The weights."""
+        """The weights; infinite where they overflow (`direction` and `log_radius` do not)."""
         return self.rows.from_units(self.scaled_w)
 
     @functools.cached_property
-    def _scaled_radius(self) -> Float[np.ndarray, " T"]:
-        return np.linalg.norm(self.scaled_w, axis=1)
+    def _radius(self) -> tuple[Float[np.ndarray, " T"], Int[np.ndarray, " T"]]:
+        """`rho` in the units of the rows, over a power of two of its own, and the exponent of that."""
+        w, e = near_one(self.scaled_w)
+        return np.linalg.norm(w, axis=1), e[:, 0]
 
     @property
     def log_radius(self) -> Float[np.ndarray, " T"]:
         """`log rho`; `-inf` at the origin."""
         with np.errstate(divide="ignore"):
-            return np.log(self._scaled_radius) - self.rows.exponent * LOG_2
+            return np.log(self._radius[0]) + (self._radius[1] - self.rows.exponent) * LOG_2
 
     @functools.cached_property
     def direction(self) -> Float[np.ndarray, "T d"]:
         """`theta`, unit vectors; at the origin the one along which the flow leaves it, NaN where it does not."""
-        rho = self._scaled_radius[:, None]
+        rho = self._radius[0][:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(rho > 0, self.scaled_w / rho, self.pull)
+            return np.where(rho > 0, near_one(self.scaled_w)[0] / rho, self.pull)
 
     @functools.cached_property
     def margins(self) -> Float[np.ndarray, "T n"]:
@@ -122,7 +126,7 @@ class SeparablePath:
         """`d theta / ds`; 0 at t = 0."""
         factor, _, tangential = self._parts
         with np.errstate(invalid="ignore", divide="ignore"):
-            rates = (factor / self._scaled_radius)[:, None] * tangential
+            rates = np.ldexp(factor / self._radius[0], -self._radius[1])[:, None] * tangential
         return np.where(np.isneginf(self.log_time)[:, None], 0.0, rates)
 
     @property
@@ -152,11 +156,11 @@ class SeparablePath:
         return self.rows.from_units(self.scaled_w - (self.scaled_w @ u)[:, None] * u)
 
 
-def checked_direction(direction: Float[np.ndarray, " d"], d: int) -> Float[np.ndarray, " d"]:
+def checked_direction(direction: Any, d: int) -> Float[np.ndarray, " d"]:
     """`direction` with length one. Raises `ValueError` where it has none, or another number of entries than `d`."""
-    u = np.asarray(direction, dtype=float)
+    u, _ = to_float64(direction, "direction")
     if u.shape != (d,):
-        raise ValueError(f"`direction` must have shape ({d},), one entry a column of `Z`; got {tuple(u.shape)}.")
+        raise ValueError(f"`direction` must have shape ({d},), one entry a column of `Z`; got {shape_text(u.shape)}.")
     largest = float(np.abs(u).max())
     if not 0 < largest < np.inf:
         raise ValueError(f"`direction` must be finite and not zero; its largest entry is {largest:g}.")
@@ -164,7 +168,38 @@ def checked_direction(direction: Float[np.ndarray, " d"], d: int) -> Float[np.nd
     return u / np.linalg.norm(u)
 
 
+def checked_list(value: Any, name: str) -> Float[np.ndarray, " k"]:
+    """One number, or a list of them, as an array. Raises `TypeError` or `ValueError`; a NaN is left to the caller."""
+    found, _ = to_float64(value, name)
+    if found.ndim > 1:
+        raise ValueError(f"`{name}` must be a number or a list of numbers; got shape {shape_text(found.shape)}.")
+    return np.atleast_1d(found)
+
+
+def checked_angles(angles: Any) -> Float[np.ndarray, " A"]:
+    """Angles to be reached, positive. Raises `TypeError` or `ValueError`."""
+    found = checked_list(angles, "angles")
+    if not (found > 0).all():
+        raise ValueError(f"`angles` must be positive; got {float(found[~(found > 0)][0]):g}.")
+    return found
+
+
 def angles(w: Float[np.ndarray, "T d"], u: Float[np.ndarray, " d"]) -> Float[np.ndarray, " T"]:
     """The angle of each vector to the unit vector `u`; by the perpendicular part, which an arc cosine would lose."""
+    w, _ = near_one(w)
     along = w @ u
     return np.arctan2(np.linalg.norm(w - along[:, None] * u, axis=1), along)
+
+
+def near_one(w: Float[np.ndarray, "T d"]) -> tuple[Float[np.ndarray, "T d"], Int[np.ndarray, "T 1"]]:
+    """Each vector over the power of two that brings its largest entry to [1/2, 1), and the exponent: squares of entries
+    over- and underflow long before the entries do."""
+    _, e = np.frexp(np.abs(w).max(axis=1, keepdims=True, initial=0.0))
+    return np.ldexp(w, -e), e
+
+
+def lengths(w: Float[np.ndarray, "T d"]) -> Float[np.ndarray, " T"]:
+    """The length of each vector."""
+    w, e = near_one(w)
+    with np.errstate(over="ignore"):
+        return np.ldexp(np.linalg.norm(w, axis=1), e[:, 0])

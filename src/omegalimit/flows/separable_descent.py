@@ -26,13 +26,13 @@ from .._threads import one_blas_thread
 from ..losses import AbstractLoss
 from ..trajectory import Cost
 from ._descent_loop import DescentLoop
-from ._extended_descent import ExtendedDescent, checked_angles
+from ._extended_descent import ExtendedDescent
 from ._extended_descent import StepCounts as StepCounts
-from ._margin_rows import EPS, checked_rows, checked_start
-from ._margin_smoothness import scaled_smoothness
+from ._margin_rows import EPS, checked_margin_rows, checked_number, checked_scaled_start
+from ._margin_smoothness import scaled_smoothness, times_power_of_two
 from ._margin_smoothness import smoothness as smoothness
-from ._separable_path import SeparablePath, angles, checked_direction
-from .separable_flow import LATEST, SeparableFlow, flow_of_rows
+from ._separable_path import SeparablePath, angles, checked_angles, checked_direction
+from .separable_flow import LATEST, SeparableFlow, checked_tol, flow_of_rows
 
 _SETTLED = 64 * EPS
 """What is left of pulls that cancel, where steps go to and fro by their rounding."""
@@ -57,7 +57,8 @@ class SeparableDescent:
       that was no longer finite, else `None`.
     - `n_overshoots`, `last_overshoot`: after how many steps, and after which last (0 for none), the gradient pointed
       back: the only ones in which a convex loss can have risen.
-    - `sharpness`: step size times `smoothness` at the start; above 2 descent may overshoot.
+    - `sharpness`: step size times `smoothness` at the start; above 2 descent may overshoot. Infinite where it
+      overflows.
     """
 
     step: Int[np.ndarray, " T"]
@@ -127,8 +128,10 @@ class SeparableDescent:
     def extended(self, until_log_time: float = LATEST, *, tol: float = 1e-10) -> ExtendedDescent:
         """The flow from the last weights on, and from those after a tenth of the steps, until `log t` (t = eta k).
 
-        Raises `ValueError` for a run that diverged.
+        `tol` as for `separable_flow`. Raises `ValueError` for a run that diverged; `ValueError` or `TypeError` for bad
+        input.
         """
+        until_log_time, tol = checked_number(until_log_time, "until_log_time"), checked_tol(tol)
         if self.diverged_at is not None:
             raise ValueError(
                 f"descent diverged at step {self.diverged_at}: no flow goes on from there; make `step_size` smaller."
@@ -164,15 +167,13 @@ def separable_descent(
 
     Divergence and stalling are values: see `SeparableDescent`. Raises `ValueError` or `TypeError` for bad input.
     """
-    rows = checked_rows(Z, weights, loss)
-    w = checked_start(start, rows)
+    rows = checked_margin_rows(Z, weights, loss)
+    w = checked_scaled_start(start, rows)
     n_steps, n_kept = check_count(n_steps, "n_steps", least=1), check_count(n_kept, "n_kept", least=2)
-    if isinstance(step_size, bool) or not isinstance(step_size, (int, float, np.floating)):
-        raise TypeError(f"`step_size` must be a number; got {step_size!r}.")
-    if not 0 < step_size < math.inf:
-        raise ValueError(f"`step_size` must be positive and finite; got {step_size:g}.")
-    with np.errstate(over="ignore", under="ignore"):
-        eta = float(np.ldexp(float(step_size), 2 * rows.exponent))
+    step_size = checked_number(step_size, "step_size")
+    if not step_size > 0:
+        raise ValueError(f"`step_size` must be positive; got {step_size:g}.")
+    eta = times_power_of_two(step_size, 2 * rows.exponent)
     value, exponent = scaled_smoothness(rows, w)
     began = time.process_time()
     marks = np.unique(np.round(np.geomspace(1, n_steps, n_kept)).astype(np.int64)).tolist()
@@ -206,13 +207,13 @@ def separable_descent(
     return SeparableDescent(
         step=step,
         path=path,
-        step_size=float(step_size),
+        step_size=step_size,
         ending=ending,
         stalled_at=stalled,
         diverged_at=diverged,
         n_overshoots=int(state.n_overshoots),
         last_overshoot=int(state.last_overshoot),
-        sharpness=float(np.ldexp(value * eta, exponent)),
+        sharpness=times_power_of_two(value * step_size, exponent + 2 * rows.exponent),
         cost=Cost(
             n_evaluations=steps[-1] + 1,
             n_steps=steps[-1],

@@ -9,7 +9,10 @@ angles to is handed in.
 
 Where the rows are not separable, the flow settles at a minimiser, and says so. Where some are and some are not, those
 that are not pull with forces of order one that cancel, and what is left of them in doubles buries the others' pull at
-about t = 1e10: the run ends there, with `HORIZON`.
+about t = 1e10: the run ends there, with `HORIZON`. So it does where arithmetic ends for other reasons: the rows are
+separable, but by a margin of less than some 1e-10 of their lengths, and their own pulls cancel; the weights overflow
+(where the tail is a power, they grow like a power of t); or log t, or the log of a slope at the start, is so large,
+some 1e10, that its rounding is a factor in the pulls.
 
 The flow of a convex loss brings no two paths further apart. So the error at the end is at most the sum of the errors of
 the steps, each of which was estimated to be at most `tol`: in the longest row's margin, and where the weights have gone
@@ -34,8 +37,8 @@ from .._threads import one_blas_thread
 from ..losses import AbstractLoss
 from ..trajectory import Cost
 from ._log_time_field import LogTimeField
-from ._margin_rows import EPS, MarginRows, checked_rows, checked_start
-from ._separable_path import SeparablePath, angles, checked_direction
+from ._margin_rows import EPS, MarginRows, checked_margin_rows, checked_number, checked_scaled_start
+from ._separable_path import SeparablePath, angles, checked_angles, checked_direction, checked_list, lengths
 from ._stiff import StiffIntegrator
 
 TINY = float(np.finfo(float).tiny)
@@ -101,7 +104,7 @@ class SeparableFlow:
     @property
     def angle_error(self) -> Float[np.ndarray, " T"]:
         """A bound on the error of the direction, in radians, from the start to here; NaN at the origin."""
-        rho = np.linalg.norm(self.path.scaled_w, axis=1)
+        rho = lengths(self.path.scaled_w)
         return self.margin_error / np.where(rho > 0, rho, np.nan)
 
     def at(self, log_time: float | Sequence[float] | Float[np.ndarray, " T"]) -> Float[np.ndarray, "..."]:
@@ -114,15 +117,16 @@ class SeparableFlow:
 
         Raises `ValueError` for times outside; a flow that has settled stays where it is, for ever.
         """
-        s = np.atleast_1d(np.asarray(log_time, dtype=float))
+        s = checked_list(log_time, "log_time")
         first, last = float(self.log_time[0]), float(self.log_time[-1])
-        late = math.inf if self.ending is SeparableEnding.SETTLED else last + 4 * EPS * abs(last)
+        late = last if math.isinf(last) else last + 4 * EPS * abs(last)
+        late = math.inf if self.ending is SeparableEnding.SETTLED else late
         bad = ~((s >= first) & (s <= late))
         if bad.any():
             raise ValueError(
                 f"`log_time` must lie within the run, from {first:g} to {last:g}; got {float(s[bad][0]):g}."
             )
-        y = np.array([self._state(self._field.clock(float(x))) for x in s])
+        y = np.array([self._state(self._field.clock(float(x))) for x in s]).reshape(s.size, self._y.shape[1])
         return SeparablePath(rows=self.rows, log_time=s, scaled_w=self._field.weights(y))
 
     def hitting(
@@ -133,9 +137,7 @@ class SeparableFlow:
         The first of `log_time` where it is there from the start, NaN where it does not come there within the run. The
         angle need not fall all the way: between two steps its turning points are looked for by the sign of its rate.
         """
-        wanted = np.atleast_1d(np.asarray(angles, dtype=float))
-        if not (wanted > 0).all():
-            raise ValueError(f"`angles` must be positive; got {float(wanted[~(wanted > 0)][0]):g}.")
+        wanted = checked_angles(angles)
         u = checked_direction(direction, self.rows.Z.shape[1])
         nodes = self._turning_points(u)
         v, found = np.array(nodes), np.array([self._angle(x, u) for x in nodes])
@@ -218,19 +220,28 @@ def separable_flow(
 
     Raises `ValueError` or `TypeError` for bad input; never for how the run goes.
     """
-    rows = checked_rows(Z, weights, loss)
-    w = checked_start(start, rows)
-    max_steps = check_count(max_steps, "max_steps", least=1)
-    if not (math.isfinite(until_log_time) and start_log_time < until_log_time):
+    rows = checked_margin_rows(Z, weights, loss)
+    w = checked_scaled_start(start, rows)
+    max_steps, tol = check_count(max_steps, "max_steps", least=1), checked_tol(tol)
+    until_log_time = checked_number(until_log_time, "until_log_time")
+    # The one infinity that is a time.
+    if not (isinstance(start_log_time, float) and start_log_time == -math.inf):
+        start_log_time = checked_number(start_log_time, "start_log_time")
+    if not start_log_time < until_log_time:
         raise ValueError(
-            f"`until_log_time` must be finite and after `start_log_time`; got {until_log_time:g} and "
-            f"{start_log_time:g}."
+            f"`until_log_time` must be after `start_log_time`; got {until_log_time:g} and {start_log_time:g}."
         )
-    if not 1e-14 <= tol <= 1e-3:
-        raise ValueError(f"`tol` must lie between 1e-14 and 1e-3; got {tol:g}.")
     return flow_of_rows(
         rows, w, until_log_time=until_log_time, start_log_time=start_log_time, tol=tol, max_steps=max_steps
     )
+
+
+def checked_tol(tol: Any) -> float:
+    """Raises `ValueError` or `TypeError` where it is not an error that a step can be held to."""
+    found = checked_number(tol, "tol")
+    if not 1e-14 <= found <= 1e-3:
+        raise ValueError(f"`tol` must lie between 1e-14 and 1e-3; got {found:g}.")
+    return found
 
 
 def flow_of_rows(
@@ -254,13 +265,16 @@ def flow_of_rows(
                 ending = SeparableEnding.TIME_REACHED
             elif integrator.n_steps >= max_steps:
                 ending = SeparableEnding.STEPS_SPENT
-            elif not integrator.step(last - integrator.y[-1]):
+            elif not (integrator.step(last - integrator.y[-1]) and field.is_within_doubles(integrator.y)):
                 ending = SeparableEnding.HORIZON
             else:
                 kept.append(integrator.y.copy())
                 is_explicit.append(integrator.explicit is not None)
                 errors.append(field.tolerance(integrator.y))
                 ending, newton = _cancelled(field, integrator.y, newton)
+    if ending is SeparableEnding.TIME_REACHED and len(kept) == 1:
+        # Nothing moves until so late that no clock of doubles shows it: the end is where the start is.
+        kept, is_explicit, errors = 2 * kept, [False], 2 * errors
     states = np.array(kept)
     log_time = field.log_time(states[:, -1])
     if ending is SeparableEnding.TIME_REACHED:

@@ -34,7 +34,7 @@ from .._checks import check_count, check_finite, check_ndim, shape_text, to_floa
 from .._numerics import double_precision
 from ..losses import loss_named
 from ..trajectory import Cost
-from ._separable_checks import checked_rows, checked_start, checked_weights
+from ._separable_checks import check_start_margins, checked_rows, checked_start, checked_weights
 
 _EPS = float(np.finfo(float).eps)
 _CHUNK_NUMBERS = 1_000_000  # numbers that a chunk of steps hands over, so that memory does not grow with the steps
@@ -182,12 +182,15 @@ def smoothed_sign_descent(
     - `n_kept`: about how many states are kept.
 
     Raises `ValueError` for values out of range, shapes that do not fit and entries that are not finite; `TypeError`
-    for what is no number.
+    for what is no number, or no function.
     """
     Z = checked_rows(Z)
     n, d = Z.shape
-    c = checked_weights(weights, n, default=1.0)
+    c = checked_weights(weights, Z, default=1.0)
     w0 = checked_start(start, (d,))
+    check_start_margins(w0, Z)
+    if observe is not None and not callable(observe):
+        raise TypeError(f"`observe` must be a function that is called with the steps taken, or None; got {observe!r}.")
     n_steps, n_kept = check_count(n_steps, "n_steps", least=1), check_count(n_kept, "n_kept", least=2)
     rate = _number(rate, "rate")
     if not (math.isfinite(rate) and rate >= 0):
@@ -197,13 +200,14 @@ def smoothed_sign_descent(
         raise ValueError(f"`eps0` must be positive and finite; got {eps0!r}.")
     logistic = loss_named(loss).name == "logistic"
     etas, S = _steps(step_size, n_steps)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         # |v| <= 1 bounds every margin; a hundredth of the range is left to sums.
         largest = np.abs(Z).sum(axis=1).max() * (np.abs(w0).max() + S[-1]) + rate * S[-1]
     if not largest < 1e306:
         raise ValueError(
-            f"`Z` has entries up to {np.abs(Z).max():.1e}: margins after {n_steps} steps may leave double precision; "
-            "divide `Z`, or take smaller or fewer steps."
+            f"Margins after {n_steps} steps may leave double precision: `Z` has entries up to {np.abs(Z).max():.1e}, "
+            f"`start` up to {np.abs(w0).max():.1e}, and the steps sum to {S[-1]:.1e}, at the rate {rate:.1e}; "
+            "take smaller ones."
         )
     cpu = time.process_time()
     log_c, log_eps = np.log(c), math.log(eps0) - rate * S
@@ -335,7 +339,8 @@ def _steps(step_size: object, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
         eta = float(eta)
         if not (math.isfinite(eta) and eta > 0):
             raise ValueError(f"`step_size` must be positive and finite; got {eta!r}.")
-        return np.full(n_steps, eta), eta * np.arange(n_steps + 1)
+        with np.errstate(over="ignore"):
+            return np.full(n_steps, eta), eta * np.arange(n_steps + 1)
     check_ndim(eta, "step_size", axes="n_steps")
     check_finite(eta, "step_size")
     if eta.size != n_steps:
@@ -343,7 +348,8 @@ def _steps(step_size: object, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
     if eta.min() < 0 or eta.max() == 0:
         raise ValueError(f"`step_size` must not be negative, nor all zero; its least entry is {eta.min():g}.")
     # In extended precision: the recursion compensates its own sums, which S is compared with.
-    return eta, np.concatenate([[0.0], np.cumsum(eta.astype(np.longdouble)).astype(float)])
+    with np.errstate(over="ignore"):
+        return eta, np.concatenate([[0.0], np.cumsum(eta.astype(np.longdouble)).astype(float)])
 
 
 def _number(value: object, name: str) -> float:
