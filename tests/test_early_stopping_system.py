@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import matplotlib
@@ -16,8 +17,14 @@ from _records import record
 from omegalimit.catalogue.classification import _stopping_claims as claims
 from omegalimit.catalogue.classification._stopping_draws import Run, Setting, draw_seed, max_margins
 from omegalimit.catalogue.classification._stopping_geometry import bayes_direction, calibration, quadratic_excess
-from omegalimit.catalogue.classification._stopping_spectra import OWN, own_eigenvalues, settings
-from omegalimit.catalogue.classification.early_stopping import INTERPOLATION, STATED, EarlyStopping
+from omegalimit.catalogue.classification._stopping_spectra import OWN, own_eigenvalues, repeated, settings
+from omegalimit.catalogue.classification.early_stopping import (
+    INTERPOLATION,
+    STATED,
+    EarlyStopping,
+    _slopes,
+    in_order,
+)
 from omegalimit.claims import Outcome
 from omegalimit.data.mixture import Mixture
 from omegalimit.limits import MaxMargin
@@ -287,6 +294,15 @@ def test_exponential_spectra_end_before_they_underflow():
         ({"decay": math.inf}, "`decay` must lie between -10 and 10; got inf."),
         ({"held_out": 1.0}, "`held_out` must lie between 0 and 1; got 1.0."),
         (
+            {"held_out": 0.98, "sizes": (20, 100)},
+            "`held_out` 0.98 leaves no row to train on at n = 20; give a smaller share, or larger `sizes`.",
+        ),
+        ({"draws": 10**9}, "`draws` may be at most 10000; got 1000000000."),
+        ({"interpolators": 10**9}, "`interpolators` may be at most 10000; got 1000000000."),
+        ({"n_steps": 10**12}, "`n_steps` may be at most 100000; got 1000000000000."),
+        ({"sizes": (100, 5001), "dim": 2}, "`sizes` may be at most 5000; got 5001."),
+        ({"eigenvalues": ()}, "`eigenvalues` holds no numbers; give at least one, or leave the option out."),
+        (
             {"polynomial": (), "exponential": ()},
             "there is no spectrum: give some `polynomial`, `exponential` or `eigenvalues`.",
         ),
@@ -306,6 +322,12 @@ def test_options_out_of_range_are_refused(options, message):
          "commas or line ends."),
         ("# nothing\n", "`spectrum` {} holds no numbers; give at least one eigenvalue."),
         ("1\nnan\n", "`eigenvalues[1]` is nan; every entry must be finite."),
+        ("1_000 1", "`spectrum` {}, line 1: '1_000' is not a number; write eigenvalues only, separated by blanks, "
+         "commas or line ends."),
+        ("1 1e-120", "`spectrum` {}: the smallest eigenvalue is 1e-120 and the largest 1; they may differ by a factor "
+         "of up to 1e+100. Leave out the smallest ones: no sample shows them."),
+        ("1e300 1e290", "`spectrum` {}: eigenvalues from 1e+290 to 1e+300; choose units in which they lie between "
+         "1e-290 and 1e+290."),
     ],
 )  # fmt: skip
 def test_a_file_that_holds_no_spectrum_is_refused(tmp_path, content, message):
@@ -313,6 +335,55 @@ def test_a_file_that_holds_no_spectrum_is_refused(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(ValueError, match=f"^{re.escape(message.format(repr(str(path))))}$"):
         EarlyStopping(spectrum=str(path)).check()
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (0, "`spectrum` {} is empty; write one with `numpy.save`, or numbers in a text file."),
+        (4, "`spectrum` {} is no .npy file; write one with `numpy.save`, or numbers in a text file."),
+        (9, "`spectrum` {} is cut short, damaged, or holds Python objects; write it again with `numpy.save`, as an "
+         "array of numbers."),
+        (-3, "`spectrum` {} is cut short, damaged, or holds Python objects; write it again with `numpy.save`, as an "
+         "array of numbers."),
+    ],
+)  # fmt: skip
+def test_a_damaged_array_file_is_refused(tmp_path, cut, message):
+    path = tmp_path / "own.npy"
+    np.save(path, np.array([1.0, 0.5]))
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(repr(str(path))))}$"):
+        EarlyStopping(spectrum=str(path)).check()
+
+
+def test_a_spectrum_of_too_many_numbers_is_refused(tmp_path):
+    np.save(tmp_path / "own.npy", np.ones(30_000))
+    with pytest.raises(
+        ValueError,
+        match=r"^800 rows of 30000 numbers are too many: the product may be at most 20000000\.$",
+    ):
+        EarlyStopping(spectrum=str(tmp_path / "own.npy")).check()
+
+
+def test_a_spread_within_the_range_runs():
+    # The spread that is allowed: no number leaves the range of doubles (warnings are errors here).
+    findings = EarlyStopping(eigenvalues=(1e200, 1e150, 1e100), sizes=(16, 40), draws=2).check()
+    found = {v.claim: v.outcome for v in findings.verdicts}
+    assert found["bayes-direction"] is Outcome.HOLDS
+
+
+def test_spectra_have_names_of_their_own_and_are_run_once():
+    system = EarlyStopping(
+        polynomial=(1.2000001, 1.2000002, 1.2, 1.2), exponential=(0.1234561, 2.0), sizes=(100, 200, 100)
+    )
+    assert [setting.name for setting in settings(system)] == [
+        "polynomial-1.2000001", "polynomial-1.2000002", "polynomial-1.2", "exponential-0.1234561", "exponential-2",
+    ]  # fmt: skip
+    assert [setting.rate for setting in settings(system)][2] == "n^(-1.2/2.2)"
+    assert repeated(system) == [
+        "given more than once, run once: `sizes` 100.",
+        "given more than once, run once: `polynomial` 1.2.",
+    ]
 
 
 def test_a_file_that_is_not_there_and_two_spectra_at_once():
@@ -400,6 +471,100 @@ SETTING = Setting(name=SPECTRUM, mixture=Mixture.polynomial(500, a=1.2))
 )
 def test_verdicts_on_made_up_samples(verdict, expected):
     assert verdict.outcome is expected
+
+
+def with_zeros(groups, share, *, missing=0):
+    """The same runs, of which a share at each n has a best interpolator below rounding, and some have none."""
+    found = {}
+    for (n, some), part in zip(groups.items(), share, strict=True):
+        few = [dataclasses.replace(run, best_excess=0.0) for run in some[: round(part * len(some))]]
+        lost = [dataclasses.replace(run, best_excess=math.nan) for run in some[len(few) : len(few) + missing]]
+        found[n] = [*few, *lost, *some[len(few) + missing :]]
+    return found
+
+
+def test_what_is_below_rounding_is_counted_and_no_log_is_taken():
+    runs = with_zeros(groups(lambda n: 1 / n, best=lambda n: n / 5000), (0.5, 0.0, 0.0))
+    v = claims.best_interpolator_grows(SETTING, runs)
+    # Fewer zeros at larger n: the slope of the others is too small, and holds in spite of that.
+    assert v.outcome is Outcome.HOLDS
+    assert v.measured == pytest.approx(1.0, abs=v.slack)
+    assert v.details["below_rounding"] == [4, 0, 0]
+    assert claims.what_is_left_out(runs) == [
+        "the best interpolator's excess is below rounding in 4 of 24 samples: zero, which has no log. Left out of "
+        "means and slopes."
+    ]
+    rising = with_zeros(groups(lambda n: 1 / n, best=lambda n: n / 5000), (0.0, 0.0, 0.5))
+    v = claims.best_interpolator_grows(SETTING, rising)
+    assert v.undecided == (
+        "the best interpolator's excess is below rounding in 4 of 24 samples: zero, which has no log. Left out of the "
+        "slope, they may have made it wrong."
+    )
+    v = claims.best_interpolator_loses(SETTING, with_zeros(groups(lambda n: 0.002), (0.0, 0.0, 0.5)))
+    assert v.measured > v.bound
+    assert v.undecided == "the best interpolator's excess is below rounding in 4 of 8 samples: zero, which has no log."
+    # What fails without the zeros fails with them.
+    v = claims.best_interpolator_loses(SETTING, with_zeros(groups(lambda n: 0.005), (0.0, 0.0, 0.5)))
+    assert v.outcome is Outcome.FAILS
+    v = claims.oracle_excess_falls(SETTING, groups(lambda n: 0.0))
+    assert math.isnan(v.measured)
+    assert (
+        v.undecided == "the least excess along the path is below rounding in 24 of 24 samples: zero, which has no log."
+    )
+
+
+def test_what_is_missing_is_counted():
+    runs = with_zeros(groups(lambda n: 0.002), (0.0, 0.0, 0.0), missing=3)
+    for claim, reason in (
+        (claims.best_interpolator_grows, "found on 15 of 24 samples"),
+        (claims.best_interpolator_loses, "found on 5 of 8 samples"),
+    ):
+        assert claim(SETTING, runs).undecided == f"the best interpolator was {reason}; the others may have none."
+    runs = {n: [dataclasses.replace(some[0], margin_excess=math.nan), *some[1:]] for n, some in runs.items()}
+    for claim in (claims.hold_out, claims.interpolator_floor):
+        assert claim(SETTING, runs).undecided == "the maximum margin was certified on 21 of 24 samples."
+
+
+def test_an_interpolator_that_nothing_holds_back_has_no_excess():
+    # Clean labels far apart: Bayes itself fits the sample.
+    setting = Setting(name=SPECTRUM, mixture=Mixture.polynomial(200, a=1.2, r=6.0, flips=0.0))
+    run = setting.run(20, draw_seed(0, 1), best=True)
+    assert run.best_sought
+    assert run.best_excess == 0.0
+    angles = np.array([0.0, 0.5, 2.0]) * setting.rounding
+    found = setting.excess(Seen(size=np.ones(3), angle=angles))
+    assert found.tolist()[:2] == [0.0, 0.0]
+    assert found[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("measured", "slack", "text"),
+    [(-0.37, 0.1, "falls like n^-0.37"), (0.37, 0.1, "grows like n^0.37"),
+     (-0.001, 0.1, "neither falls nor grows that one could tell, like n^0.00")],
+)  # fmt: skip
+def test_the_note_is_worded_by_the_sign(default, measured, slack, text):
+    v = next(v for v in default[0].verdicts if v.claim == "oracle-excess-falls")
+    (note,) = _slopes(SETTING, [dataclasses.replace(v, measured=measured, slack=slack)])
+    assert note == f"{SPECTRUM}: the oracle's excess {text} (+- {slack:.2f}); rate of the heuristic: none known. "\
+        "Reported, not judged."  # fmt: skip
+
+
+@pytest.mark.parametrize(("r", "flips"), [(0.1, 0.4999), (6.0, 0.1), (12.0, 0.1), (20.0, 0.0)])
+def test_the_quadratic_law_is_decided_for_every_signal(r, flips):
+    setting = Setting(name=SPECTRUM, mixture=Mixture.polynomial(300, a=1.2, r=r, flips=flips))
+    runs = small(sizes=(20, 40), draws=2).runs(setting)
+    assert quadratic_excess(setting, runs, seed=0).outcome is Outcome.HOLDS
+    wrong = setting.mixture.mean / setting.mixture.eigenvalues**0.9
+    assert quadratic_excess(setting, runs, seed=0, reference=wrong).outcome is Outcome.FAILS
+
+
+def test_samples_come_in_order_and_few_are_waiting():
+    started = []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        found = in_order(pool, lambda i: started.append(i) or i, 100)  # pyright: ignore[reportArgumentType] any value
+        assert next(found) == 0
+        assert max(started, default=0) <= 3
+        assert list(found) == list(range(1, 100))
 
 
 def test_hold_out_takes_the_earliest_of_equal_times():
@@ -503,3 +668,35 @@ def test_what_is_missing_is_left_out(default):
     assert [text.get_text().split(":")[0] for text in legend.get_texts()] == ["oracle", "hold-out", "heuristic rate"]
     empty = xr.Dataset({"excess": ("size", [math.nan])})
     assert drawn({f"{STEEP}/stopping-path": empty})["stopping-path"] is None
+
+
+def test_axes_end_at_what_is_drawn_and_zeros_are_not():
+    sizes = xr.Dataset(
+        {
+            "n": ("size", [20.0, 40.0]),
+            "excess": (("classifier", "size"), [[0.01, 0.008], [math.nan, 0.002]]),
+            "factor": (("classifier", "size"), [[1.2, 1.2], [math.nan, 1e28]]),
+            "slope": ("classifier", [-0.3, math.nan]),
+            "slack": ("classifier", [0.1, math.nan]),
+        },
+        coords={"classifier": ["oracle", "best interpolator"]},
+        attrs={"heuristic_exponent": math.nan},
+    )
+    path = xr.Dataset(
+        {
+            "n": ("size", [20.0]),
+            **{name: (("size", "mark"), [[1.0, 2.0]]) for name in ("time", "train_error")},
+            "excess": (("size", "mark"), [[0.0, 0.02]]),
+            **{name: ("size", [1.0]) for name in ("oracle_time", "hold_out_time")},
+            "oracle": ("size", [0.0]), "hold_out": ("size", [0.02]),
+            "max_margin": ("size", [0.1]), "best_interpolator": ("size", [0.0]),
+        }
+    )  # fmt: skip
+    figures = drawn({f"{SPECTRUM}/stopping-sizes": sizes, f"{SPECTRUM}/stopping-path": path})
+    for name, low, high in (("stopping-sizes", 0.002, 0.01), ("stopping-path", 0.02, 0.1)):
+        figure = figures[name]
+        assert figure is not None
+        assert figure.axes[0].get_ylim() == pytest.approx((low / 3, 3 * high))
+    empty = path.copy(deep=True)
+    empty["excess"][:] = 0.0
+    assert drawn({f"{SPECTRUM}/stopping-path": empty})["stopping-path"] is None

@@ -7,7 +7,7 @@ import xarray as xr
 
 from ...limits.mixture_risk import Seen
 from ._stopping_claims import Runs, combination, slope
-from ._stopping_draws import Run, Setting, draw_seed, logs
+from ._stopping_draws import Run, Setting, draw_seed, logs, n_zero
 
 LONG = 4_000
 """Steps of the paths that are drawn: until they are near the interpolator."""
@@ -23,18 +23,22 @@ def arrays(setting: Setting, runs: Runs, *, seed: int) -> dict[str, xr.Dataset]:
 
 
 def sizes(setting: Setting, runs: Runs) -> xr.Dataset:
-    """Geometric means of the excess at each size, with 95% intervals (as factors), and slopes."""
+    """Geometric means of the excess at each size, with 95% intervals (as factors), and slopes.
+
+    Excesses below rounding (zeros) have no logs and are left out; how many these are stands beside.
+    """
     of = {
         "oracle": lambda run: run.oracle,
         "hold-out": lambda run: float(run.excess[run.chosen()]),
         "maximum margin": lambda run: run.margin_excess,
         "best interpolator": lambda run: run.best_excess,
     }
-    means, halves, slopes, slacks = [], [], [], []
+    means, halves, zeros, slopes, slacks = [], [], [], [], []
     for get in of.values():
         found = [combination((1.0, logs([get(run) for run in some]))) for some in runs.values()]
         means.append([math.exp(x.value) if math.isfinite(x.value) else math.nan for x in found])
         halves.append([math.exp(x.half) if x.half < 700 else math.nan for x in found])
+        zeros.append([float(n_zero([get(run) for run in some])) for some in runs.values()])
         trend = slope(runs, get)
         slopes.append(trend.value)
         slacks.append(trend.half if math.isfinite(trend.half) else math.nan)
@@ -43,6 +47,7 @@ def sizes(setting: Setting, runs: Runs) -> xr.Dataset:
             "n": ("size", [float(n) for n in runs]),
             "excess": (("classifier", "size"), means),
             "factor": (("classifier", "size"), halves),
+            "below_rounding": (("classifier", "size"), zeros),
             "slope": ("classifier", slopes),
             "slack": ("classifier", slacks),
         },

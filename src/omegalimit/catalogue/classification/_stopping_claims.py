@@ -1,13 +1,19 @@
-"""Claims of `early_stopping` that are statistics over samples: means of logs, and slopes in n, with 95% intervals."""
+"""Claims of `early_stopping` that are statistics over samples: means of logs, and slopes in n, with 95% intervals.
+
+An excess below rounding counts as zero, and has no log: it is left out of means and slopes. Where that could have
+decided a claim, the claim is undecided, and says so; leaving out can only raise a geometric mean. The same goes for
+interpolators that were sought and not found.
+"""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ...claims import Assumption, Kind, Verdict
-from ._stopping_draws import Run, Setting, log, logs
+from ._stopping_draws import Run, Setting, log, logs, n_zero
 
 LOSS = "logistic"
 GROWTH = 0.1
@@ -84,6 +90,34 @@ def geometric(runs: Runs, of: Callable[[Run], float]) -> list[float | None]:
     return [math.exp(float(np.mean(x))) if x.size and np.isfinite(x).all() else None for x in found]
 
 
+def zeros(runs: Runs, of: Callable[[Run], float]) -> list[int]:
+    """How many excesses at each n are below rounding."""
+    return [n_zero([of(run) for run in some]) for some in runs.values()]
+
+
+def left_out(runs: Runs, what: str, of: Callable[[Run], float]) -> str | None:
+    """That excesses are below rounding and have no logs; `None` when none is."""
+    found = sum(zeros(runs, of))
+    total = sum(not math.isnan(of(run)) for some in runs.values() for run in some)
+    return None if not found else f"{what} is below rounding in {found} of {total} samples: zero, which has no log."
+
+
+def what_is_left_out(runs: Runs) -> list[str]:
+    """Sentences on samples that means and slopes leave out: below rounding, or not found."""
+    reasons = (left_out(runs, PATH, oracle), left_out(runs, BEST, best), _best_missing(runs), _margins_missing(runs))
+    return [f"{reason} Left out of means and slopes." for reason in reasons if reason is not None]
+
+
+def first_reason(*reasons: str | None) -> str | None:
+    """The first that is one."""
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+PATH = "the least excess along the path"
+BEST = "the best interpolator's excess"
+MARGIN = "the maximum margin's excess"
+
+
 def conditions_of(setting: Setting, runs: Runs) -> tuple[Assumption, ...]:
     """The theorem's conditions, as far as the abstract names them, as they are here."""
     m, most = setting.mixture, max(runs)
@@ -148,9 +182,10 @@ def oracle_excess_falls(setting: Setting, runs: Runs, *, of: Callable[[Run], flo
         found=found,
         bound=0.0,
         unit="exponent of n",
-        undecided=_still_improving(runs),
+        undecided=first_reason(left_out(runs, PATH, of), _still_improving(runs)),
         details={
             "excess": geometric(runs, of),
+            "below_rounding": zeros(runs, of),
             "heuristic_rate": setting.rate,
             "heuristic_exponent": setting.exponent if math.isfinite(setting.exponent) else None,
         },
@@ -183,7 +218,9 @@ def stopping_time_grows(setting: Setting, runs: Runs) -> Verdict:
         found=found,
         bound=GROWTH,
         unit="exponent of n",
-        undecided=early if 2 * sum(first) > len(first) else _still_improving(runs),
+        undecided=first_reason(
+            left_out(runs, PATH, oracle), early if 2 * sum(first) > len(first) else None, _still_improving(runs)
+        ),
         details={
             "time": geometric(runs, lambda run: math.exp(run.log_time[run.best])),
             "steps": [float(np.median([run.marks[run.best] for run in some])) for some in runs.values()],
@@ -208,7 +245,7 @@ def interpolator_floor(setting: Setting, runs: Runs, *, of: Callable[[Run], floa
     ratios = {
         n: compared(some, lambda run: log(run.margin_excess), lambda run: log(of(run))) for n, some in runs.items()
     }
-    sought, counted = _sought(runs), _counted(runs, lambda run: run.margin_excess)
+    counted = _counted(runs, lambda run: run.margin_excess)
     at = min(ratios, key=lambda n: ratios[n].value - ratios[n].half if math.isfinite(ratios[n].half) else -math.inf)
     trend = slope(runs, lambda run: run.margin_excess)
     falls = below(trend, -GROWTH)
@@ -221,9 +258,9 @@ def interpolator_floor(setting: Setting, runs: Runs, *, of: Callable[[Run], floa
         found=ratios[at],
         bound=math.log(FLOOR),
         unit="log of the ratio of excesses",
-        undecided=None
-        if sought == counted
-        else f"the maximum margin was certified on {sum(counted)} of {sum(sought)} samples.",
+        undecided=first_reason(
+            _margins_missing(runs), left_out(runs, MARGIN, lambda run: run.margin_excess), left_out(runs, PATH, of)
+        ),
         conditions=(
             Assumption(
                 name="its excess does not fall: slope in n above -0.1",
@@ -248,12 +285,29 @@ def best_interpolator_grows(setting: Setting, runs: Runs) -> Verdict:
     It is found knowing mu and Sigma, as a projection onto a cone, exactly. (In whitened coordinates, which is why its
     distribution depends on n, d, r and p, but not on the spectrum: derived here.) Measured: the slope of its log on log
     n, at least 0.1. Conditions: at the smallest size it is better than the oracle's stopped path, at the second largest
-    worse: the two cross in between.
+    worse: the two cross in between. It is zero where Bayes itself fits the sample. Leaving those samples out makes it
+    look worse, and its slope smaller where their share falls with n: what holds, or fails, in spite of that stands.
     """
-    found = slope(runs, lambda run: run.best_excess)
+    found = slope(runs, best)
     sizes = list(runs)
     early, late = sizes[0], sizes[-2] if len(sizes) > 2 else sizes[-1]
-    better, worse = below(_against(runs[early]), 0.0), below(_against(runs[late]), 0.0)
+    at_zero = zeros(runs, best)
+    shares = [k / max(1, count) for k, count in zip(at_zero, _counted(runs, best), strict=True)]
+    better, ratio = _better(runs[early])
+    not_worse, late_ratio = _better(runs[late])
+    worse = None if not_worse is None else not not_worse
+    if worse and n_zero([best(run) for run in runs[late]]):
+        worse = None  # of the others only
+    undecided = first_reason(_best_missing(runs), left_out(runs, PATH, oracle))
+    if undecided is None and any(at_zero):
+        reason = left_out(runs, BEST, best)
+        falling = all(a >= b for a, b in itertools.pairwise(shares))
+        if not math.isfinite(found.half):
+            undecided = f"{reason} Too few samples are left for a slope."
+        elif not falling or below(found, GROWTH) is not False:
+            undecided = f"{reason} Left out of the slope, they may have made it wrong."
+        if worse is False:  # in spite of what was left out
+            undecided = None
     return judged(
         "best-interpolator-grows",
         Kind.LOWER,
@@ -262,50 +316,82 @@ def best_interpolator_grows(setting: Setting, runs: Runs) -> Verdict:
         found=found,
         bound=GROWTH,
         unit="exponent of n",
+        undecided=undecided,
         conditions=(
-            Assumption(
-                name=f"at n = {early} it is better than the stopped path",
-                holds=better,
-                measured=_exp(_against(runs[early]).value),
-            ),
-            Assumption(
-                name=f"at n = {late} it is worse",
-                holds=None if worse is None else not worse,
-                measured=_exp(_against(runs[late]).value),
-            ),
+            Assumption(name=f"at n = {early} it is better than the stopped path", holds=better, measured=ratio),
+            Assumption(name=f"at n = {late} it is worse", holds=worse, measured=late_ratio),
         ),
         details={
-            "excess": geometric(runs, lambda run: run.best_excess),
-            "interpolators": _counted(runs, lambda run: run.best_excess),
-            "largest_gap_of_the_signal": max((run.best_gap for some in runs.values() for run in some), default=0.0),
+            "excess": geometric(runs, best),
+            "below_rounding": at_zero,
+            "interpolators": _counted(runs, best),
+            "largest_gap_of_the_signal": max(
+                (run.best_gap for some in runs.values() for run in some if run.best_sought), default=0.0
+            ),
         },
     )
+
+
+def _better(some: Sequence[Run]) -> tuple[bool | None, float | None]:
+    """Whether the best interpolator is better than the stopped path, and the ratio of their excesses.
+
+    Samples in which it is zero are left out, unless there are no others.
+    """
+    found = [best(run) for run in some if not math.isnan(best(run))]
+    if found and not any(found):
+        return all(run.oracle > 0 for run in some) or None, 0.0
+    interval = _against(some)
+    return below(interval, 0.0), _exp(interval.value)
 
 
 def best_interpolator_loses(setting: Setting, runs: Runs, *, of: Callable[[Run], float] = oracle) -> Verdict:
     """`best-interpolator-loses`: at the largest size every linear interpolator has 3 times the oracle's excess.
 
-    Measured: the log of the ratio of geometric means, best interpolator over stopped path. `of`: what is compared with,
-    for a counter-instance.
+    Measured: the log of the ratio of geometric means, best interpolator over stopped path. Where the best interpolator
+    is zero in some samples, the ratio is of the others, and too large: it may fail the claim, not confirm it. `of`:
+    what is compared with, for a counter-instance.
     """
+    last = {max(runs): runs[max(runs)]}
+    found = _against(runs[max(runs)], of)
+    favoured = left_out(last, BEST, best) if below(found, math.log(WORSE)) is not True else None
     return judged(
         "best-interpolator-loses",
         Kind.LOWER,
         setting,
         runs,
-        found=_against(runs[max(runs)], of),
+        found=found,
         bound=math.log(WORSE),
         unit="log of the ratio of excesses",
-        details={"ratio": [_exp(_against(some, of).value) for some in runs.values()]},
+        undecided=first_reason(_best_missing(last), left_out(last, PATH, of), favoured),
+        details={
+            "ratio": [_exp(_against(some, of).value) for some in runs.values()],
+            "below_rounding": zeros(runs, best),
+            "interpolators": _counted(runs, best),
+        },
     )
+
+
+def best(run: Run) -> float:
+    """The best interpolator's excess."""
+    return run.best_excess
 
 
 def _against(some: Sequence[Run], of: Callable[[Run], float] = oracle) -> Interval:
     return compared(some, lambda run: log(run.best_excess), lambda run: log(of(run)))
 
 
-def _sought(runs: Runs) -> list[int]:
-    return [sum(run.sought for run in some) for some in runs.values()]
+def _margins_missing(runs: Runs) -> str | None:
+    sought = sum(run.sought for some in runs.values() for run in some)
+    counted = sum(_counted(runs, lambda run: run.margin_excess))
+    return None if sought == counted else f"the maximum margin was certified on {counted} of {sought} samples."
+
+
+def _best_missing(runs: Runs) -> str | None:
+    sought = sum(run.best_sought for some in runs.values() for run in some)
+    counted = sum(_counted(runs, best))
+    if sought == counted:
+        return None
+    return f"the best interpolator was found on {counted} of {sought} samples; the others may have none."
 
 
 def _counted(runs: Runs, of: Callable[[Run], float]) -> list[int]:
@@ -344,10 +430,17 @@ def hold_out(setting: Setting, runs: Runs, *, criterion: str = "error") -> Verdi
         found=found[at],
         bound=0.0,
         unit="log of the excess over the middle",
+        undecided=first_reason(
+            _margins_missing(runs),
+            left_out(runs, MARGIN, lambda run: run.margin_excess),
+            left_out(runs, PATH, oracle),
+            left_out(runs, "the excess that hold-out stops at", lambda run: _stopped(run, criterion)),
+        ),
         more=(Assumption(name="chosen on rows that were not trained on", holds=criterion != "train"),),
         details={
             "at_n": at,
-            "rows": [max(1, round(setting.held_out * n)) for n in runs],
+            "rows": [setting.held(n) for n in runs],
+            "interpolators": _counted(runs, lambda run: run.margin_excess),
             "excess": geometric(runs, lambda run: _stopped(run, criterion)),
             "over_oracle": _over_oracle(runs, criterion),
             "over_oracle_by_loss": _over_oracle(runs, "loss"),
@@ -360,8 +453,6 @@ def _stopped(run: Run, criterion: str) -> float:
 
 
 def _over_oracle(runs: Runs, criterion: str) -> list[float | None]:
-    """Geometric means of the excess that hold-out gets over the oracle's."""
-    return [
-        _exp(float(np.mean(logs([_stopped(run, criterion) for run in some]) - logs([run.oracle for run in some]))))
-        for some in runs.values()
-    ]
+    """Geometric means of the excess that hold-out gets over the oracle's, of samples where both have a log."""
+    found = [logs([_stopped(run, criterion) / run.oracle for run in some if run.oracle > 0]) for some in runs.values()]
+    return [math.exp(float(np.mean(x))) if x.size else None for x in found]

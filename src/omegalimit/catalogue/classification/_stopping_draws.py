@@ -15,7 +15,7 @@ from ...certificate import Certificate
 from ...data.mixture import Mixture
 from ...flows.logistic_descent import logistic_descent
 from ...limits import MaxMargin
-from ...limits.mixture_risk import MixtureRisk, Seen
+from ...limits.mixture_risk import BestInterpolator, MixtureRisk, Seen
 from ...solvers import solve
 
 CERTIFIED = 1e-6
@@ -48,6 +48,19 @@ class Setting:
         return MixtureRisk(mean=m.mean, eigenvalues=m.eigenvalues, flips=m.flips)
 
     @property
+    def rounding(self) -> float:
+        """The rounding error of an angle to the Bayes direction, which d products and sums go into."""
+        return 16 * float(np.finfo(float).eps) * math.sqrt(self.mixture.d)
+
+    def excess(self, seen: Seen) -> Float[np.ndarray, "*T"]:
+        """The 0-1 risk above Bayes; zero where the angle is no more than rounding: such a number has no log."""
+        return np.where(seen.angle <= self.rounding, 0.0, self.risk.excess(seen))
+
+    def held(self, n: int) -> int:
+        """How many of n rows are held out."""
+        return rows_held(self.held_out, n)
+
+    @property
     def effective_rank(self) -> float:
         """`tr(Sigma) / lam_1`."""
         return float(self.mixture.eigenvalues.sum() / self.mixture.eigenvalues.max())
@@ -58,7 +71,7 @@ class Setting:
         gram = Z @ Z.T
         full = logistic_descent(gram=gram, n_steps=self.n_steps)
         seen = self.risk.see(full.alpha @ Z)
-        held = max(1, round(self.held_out * n))
+        held = self.held(n)
         part = logistic_descent(
             gram=np.ascontiguousarray(gram[held:, held:]),
             n_steps=self.n_steps,
@@ -73,7 +86,7 @@ class Setting:
             marks=full.marks,
             log_time=full.log_time,
             seen=seen,
-            excess=self.risk.excess(seen),
+            excess=self.excess(seen),
             train_error=full.train_error,
             held_out_error=np.mean(margins <= 0, axis=1),
             held_out_loss=np.mean(np.logaddexp(0, -margins), axis=1),
@@ -81,7 +94,7 @@ class Setting:
             margin_angle=angle,
             margin_error=error,
             margin_excess=self._nearest(angle, error),
-            best_excess=math.nan if found is None or found.w is None else float(self.risk.excess(found.w)),
+            best_excess=math.nan if found is None else self._best(found),
             best_gap=math.nan if found is None else found.gap,
             sought=margin,
         )
@@ -103,11 +116,17 @@ class Setting:
                 break
         return found
 
+    def _best(self, found: BestInterpolator) -> float:
+        """The excess of the best interpolator: zero where no row holds it back, so that it is Bayes itself."""
+        if found.w is None:
+            return math.nan
+        return float(self.excess(self.risk.see(found.w))) if found.support.any() else 0.0
+
     def _nearest(self, angle: float, error: float) -> float:
         """The least excess that the certificate leaves to the interpolator."""
         if not math.isfinite(angle):
             return math.nan
-        return float(self.risk.excess(Seen(size=np.array(1.0), angle=np.array(max(0.0, angle - error)))))
+        return float(self.excess(Seen(size=np.array(1.0), angle=np.array(max(0.0, angle - error)))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,8 +136,10 @@ class Run:
     - `seen`: size and angle; `excess`: 0-1 risk above Bayes.
     - `held_out_error`, `held_out_loss`: on the rows held out, of descent on the others, at the same marks.
     - `margin_angle`, `margin_error`: of the maximum margin, certified; `margin_excess`: the least that the certificate
-      allows it. `best_excess`: of the best interpolator; `best_gap`: of its signal. `sought`: whether
-      the maximum margin was.
+      allows it. `best_excess`: of the best interpolator; `best_gap`: of its signal, a number wherever that interpolator
+      was sought. `sought`: whether the maximum margin was.
+
+    An excess of zero is one below rounding.
     """
 
     n: int
@@ -136,6 +157,11 @@ class Run:
     best_excess: float
     best_gap: float
     sought: bool
+
+    @property
+    def best_sought(self) -> bool:
+        """Whether the best interpolator was sought; it is found where `best_excess` is a number."""
+        return not math.isnan(self.best_gap)
 
     @property
     def best(self) -> int:
@@ -200,13 +226,22 @@ def draw_seed(*key: int) -> int:
     return int(np.random.SeedSequence(list(key)).generate_state(1)[0])
 
 
+def rows_held(share: float, n: int) -> int:
+    """How many of n rows are held out, at least one."""
+    return max(1, round(share * n))
+
+
 def log(value: float) -> float:
-    """The natural log; minus infinity for zero, and NaN for NaN."""
-    return math.log(value) if value > 0 else (-math.inf if value == 0 else math.nan)
+    """The natural log; NaN where there is none: of zero, which stands for what is below rounding, and of NaN."""
+    return math.log(value) if value > 0 else math.nan
 
 
 def logs(values: Sequence[float]) -> Float[np.ndarray, " k"]:
-    """Natural logs of those values that are numbers; minus infinity for a zero."""
+    """Natural logs of those values that have one. Zeros are left out: who averages logs counts them (`n_zero`)."""
     array = np.asarray(values, dtype=float)
-    with np.errstate(divide="ignore"):
-        return np.log(array[~np.isnan(array)])
+    return np.log(array[array > 0])
+
+
+def n_zero(values: Sequence[float]) -> int:
+    """How many of the values are zero."""
+    return int(np.sum(np.asarray(values, dtype=float) == 0))

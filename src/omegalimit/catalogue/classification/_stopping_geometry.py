@@ -39,26 +39,33 @@ def quadratic_excess(
     that its ratio to `theta^2/2` lies between `1 - theta^2/12` and `exp(r^2 theta^2/2)` (derived here). Measured: the
     largest relative error over what these allow, at most 1, over the marks of some paths and over segments from their
     best marks to the Bayes direction, where `r theta <= 1`. The excess is taken by the risks' definition, as the
-    difference of `Phi(-w'mu/|w|_Sigma)` and `Phi(-r)`. `reference`: the direction that angles are taken to, for a
-    counter-instance.
+    difference of `Phi(-s)` and `Phi(-r)`, `s = w'mu/|w|_Sigma`. Slack: the rounding of that difference, to first order
+    `eps Phi(-s)` of the tails and `phi(s) r eps` of the signal, times the roundings of a sum of d products; judged is
+    the entry that is worst with its slack. `reference`: the direction that angles are taken to, for a counter-instance.
     """
     risk, m = setting.risk, setting.mixture
-    angles, found = [], []
+    angles, found, roundings = [], [], []
+    eps = (8 + math.sqrt(m.d)) * float(np.finfo(float).eps)
     for W in _paths(setting, runs, seed=seed, n_samples=n_samples):
         size = np.linalg.norm(W * np.sqrt(m.eigenvalues), axis=1)
-        excess = (1 - 2 * m.flips) * (ndtr(-(W @ m.mean) / size) - ndtr(-m.r))
+        signal = (W @ m.mean) / size
+        excess = (1 - 2 * m.flips) * (ndtr(-signal) - ndtr(-m.r))
+        density = np.exp(-signal * signal / 2) / math.sqrt(2 * math.pi)
+        roundings.append((1 - 2 * m.flips) * eps * (ndtr(-signal) + m.r * density))
         angle = risk.see(W).angle if reference is None else _angles(W, reference, m.eigenvalues)
         angles.append(angle)
         found.append(excess)
-    angle, excess = np.concatenate(angles), np.concatenate(found)
+    angle, excess, rounding = map(np.concatenate, (angles, found, roundings))
     used = (angle >= SMALLEST) & (m.r * angle <= 1)
-    angle, excess = angle[used], excess[used]
+    angle, excess, rounding = angle[used], excess[used], rounding[used]
     law = (1 - 2 * m.flips) * math.exp(-m.r * m.r / 2) / math.sqrt(2 * math.pi) * m.r * angle**2 / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         allowed = np.maximum(angle**2 / 12, np.expm1(m.r**2 * angle**2 / 2))
         error = np.abs(excess / law - 1) / allowed
-        slack = 8 * np.finfo(float).eps / law / allowed  # rounding of the two tails
-    at = int(np.argmax(error)) if error.size else 0
+        slack = rounding / law / allowed
+    proved = error - slack
+    worst = proved if (proved > 1).any() else error + slack
+    at = int(np.argmax(worst)) if error.size else 0
     exponent = _exponent(angle, excess)
     return judged(
         "quadratic-excess",
@@ -132,7 +139,8 @@ def calibration(setting: Setting, runs: Runs, *, constant: float | None = None) 
     for some in runs.values():
         for run in some:
             logistic = setting.risk.logistic_excess(run.seen)
-            ratios = run.excess / logistic.value
+            # Where both are zero the ratio is no number, and where one is, it proves nothing.
+            ratios = np.divide(run.excess, logistic.value, out=np.zeros(run.excess.shape), where=logistic.value > 0)
             at = int(np.argmax(ratios))
             if ratios[at] > ratio:
                 ratio, slack = float(ratios[at]), float(ratios[at] * logistic.error[at] / logistic.value[at])
