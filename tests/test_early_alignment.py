@@ -251,6 +251,184 @@ def test_a_law_that_is_not_known_decides_nothing():
     assert claims.radial_tangential([path]).outcome is Outcome.HOLDS
 
 
+# What a run shows of its own remainder.
+
+
+def rows_file(tmp_path, Z, name="rows.csv"):
+    """A CSV file whose rows `y_i x_i` are these; the last row is of the other class."""
+    y = np.where(np.arange(len(Z)) < len(Z) - 1, 1, -1)
+    return written(tmp_path, np.asarray(Z) * y[:, None], y, name=name)
+
+
+def test_the_remainder_is_measured_where_rows_nearly_support():
+    """Rows a little above the margin pull for long: ten times the leading power of t is far below what is left."""
+    rows = instance("near", pushed_gaussians(200, 10, push=0.2).Z)
+    path = flow(rows, "logistic", until=LATEST)
+    short = path.log_time < rows.horizon(LATEST)
+    cut = dataclasses.replace(path, log_time=path.log_time[short], w=path.w[short], errors=path.errors[short])
+    left = cut.settling.left[cut.index(0.75)]
+    assert left > 100 * 10 * math.exp(-rows.rate * (cut.log_time[cut.index(0.75)] + path.offset))
+    # What is measured from the shorter run bounds how far it still was, as the longer one has it.
+    true = abs(cut.along[cut.index(0.75)] - cut.log_time[cut.index(0.75)] - path.offset)
+    assert true <= left
+    assert claims.direction_law([cut]).outcome is Outcome.INCONCLUSIVE
+    assert claims.direction_law([path]).outcome is Outcome.HOLDS
+
+
+def test_a_run_that_shows_no_limit_decides_nothing():
+    """From far out the flow stands still until log t has come as far as the weights."""
+    rows = fixture()
+    path = flow(rows, "logistic", until=LATEST, start=np.array([200.0, 0.0]))
+    assert path.at is not None
+    s = np.linspace(10, 150, 50)
+    cut = dataclasses.replace(path, log_time=s, w=path.at(s), errors=np.zeros(50))
+    assert cut.settling.reason is not None
+    assert cut.settling.reason.startswith("the run is too short: w still moves against its law by ")
+    for judge in (claims.radius_law, claims.balance_solution, claims.direction_law, claims.loss_law):
+        assert judge([cut]).undecided == cut.settling.reason
+        assert judge([path]).outcome is Outcome.HOLDS  # which was made longer until it showed the limit
+
+
+def test_a_path_far_behind_its_law_is_not_excused():
+    """Behind `log t + b` the weights are pulled up at once: what stays there follows no law, however it moves."""
+    path = flow(fixture(), "logistic", until=LATEST)
+    held = np.repeat(path.w[:1], len(path.w), axis=0)
+    behind = dataclasses.replace(path, w=held, at=None)
+    assert behind.settling.reason is None
+    assert claims.radius_law([behind]).outcome is Outcome.FAILS
+
+
+def test_limits_closer_than_the_runs_errors_decide_nothing():
+    rows = instance("drawn", pushed_gaussians(40, 10).Z)
+    path = flow(rows, "logistic", until=LATEST)
+    same = dataclasses.replace(path)
+    verdict = claims.transverse_limit([path], [same])
+    assert verdict.conditions[0].holds is None
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    moved = dataclasses.replace(path, w=path.w + 4e-6 * rows.outside(np.ones(10)))
+    assert claims.transverse_limit([path], [moved]).conditions[0].holds is True
+
+
+def test_few_steps_tell_no_limit():
+    path = descent(fixture(), "logistic", until=LATEST, n_steps=10, size=1e-6)
+    verdict = claims.direction_law([path])
+    assert verdict.undecided == "10 exact steps tell no limit (the bound would be 1): take more `steps`"
+    assert [c for c in verdict.conditions if c.holds is False] == []
+
+
+def test_the_least_ratio_is_that_of_the_angles():
+    assert times.least_log_ratio(0.3, 0.03) == pytest.approx(math.log(1e5))
+    path = flow(fixture(), "exponential", until=LATEST)
+    # e^9.9 from 0.1 rad on: by the law, 10.775; scaled from 1e5 at (0.3, 0.03), 8.93.
+    verdict = times.exponential_time([path], weak=0.1, fine=0.03)
+    assert verdict.bound == pytest.approx(8.93, abs=0.01)
+    assert verdict.outcome is Outcome.HOLDS
+    assert EarlyAlignment(weak=1.5, fine=1.4).is_small is False
+    assert EarlyAlignment().is_small is True
+
+
+def test_an_angle_that_is_not_reached_says_until_when_to_run():
+    path = flow(fixture(), "logistic", until=LATEST)
+    assert times.exponential_time([path], weak=0.3, fine=0.001).undecided == (
+        "the path does not come to 0.001 rad by log t = 92.1; by the law that takes log t = 462.8: set "
+        "`until_log_time` later than that"
+    )
+
+
+def test_the_power_of_the_pair_is_read_in_a_long_run():
+    path = flow(pair(), "exponential", until=1000.0, start=PAIR_START)
+    verdict = times.power_alignment([path])
+    assert verdict.outcome is Outcome.HOLDS
+    assert verdict.measured + verdict.slack < 0.5 * verdict.bound
+
+
+def test_radial_and_tangential_flow_have_no_unit():
+    found = []
+    for scale in (1.0, 1e-6):
+        path = flow(instance("scaled", small().Z * scale), "logistic", until=LATEST - 2 * math.log(scale))
+        verdict = claims.radial_tangential([path])
+        assert verdict.outcome is Outcome.HOLDS
+        found.append(verdict.slack)
+    assert found[1] < 10 * found[0]
+
+
+def test_the_law_that_is_printed_is_that_of_the_steps(tmp_path):
+    """Giant steps: the law of the flow from zero is not theirs down to where it is the flow's."""
+    file = rows_file(tmp_path, fixture().Z)
+    findings = EarlyAlignment(data=file, target="side", absolute_step=50.0, steps=2000).check(silent)
+    answer = findings.settings["steps_until"]["logistic"]
+    assert {v.outcome for v in findings.verdicts if v.parametrisation == "descent"} <= {
+        Outcome.HOLDS,
+        Outcome.INCONCLUSIVE,
+    }
+    law = answer["C"] / math.tan(0.03) - answer["b"] - math.log(answer["step_size"])
+    assert abs(law - answer["log_steps"]["fine"]["first"]) > 10
+    assert answer["law_agrees_from"] < 0.01
+    shown = next(note for note in findings.notes if note.startswith("range of that answer"))
+    assert f"with C = {answer['C']:.6g} and b = {answer['b']:.6g}, agrees with the run to 1% of the steps" in shown
+
+
+def test_what_is_told_is_in_the_units_of_the_user(own, tmp_path):
+    _, findings = own
+    scale = 1e150
+    file = written(tmp_path, small().X * scale, small().y)
+    other = EarlyAlignment(data=file, target="side", steps=20_000).check(silent)
+    mine, theirs = (f.settings["law"] for f in (findings, other))
+    assert theirs["margin"] == pytest.approx(mine["margin"] * scale, rel=1e-9)
+    assert theirs["offset_b"] == pytest.approx(mine["offset_b"] + 2 * math.log(scale), rel=1e-9)
+    np.testing.assert_allclose(np.array(theirs["balance_solution"]) * scale, mine["balance_solution"], rtol=1e-6)
+    answer = other.settings["steps_until"]["logistic"]
+    assert answer["b"] == pytest.approx(theirs["offset_b"], rel=1e-12)
+    law = answer["C"] / math.tan(0.03) - answer["b"] - math.log(answer["step_size"])
+    assert answer["log_steps"]["fine"]["first"] == pytest.approx(law, abs=0.1)
+    assert any(note.startswith("the rows are divided by 2^") for note in other.notes)
+
+
+def test_rows_without_a_balance_are_not_failed_by_laws_that_need_one(tmp_path):
+    Z = np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 0.2, 1.0], [2.0, 0.0, -1e-6]])
+    findings = EarlyAlignment(data=rows_file(tmp_path, Z), target="side", steps=1000).check(silent)
+    told = next(note for note in findings.notes if "there is no balance solution" in note)
+    assert told.endswith("so that `direction-law` cannot hold; the other laws that need a balance are not decided.")
+    found = outcomes(findings)
+    assert found["direction-law", "flow", "logistic"] is Outcome.FAILS
+    for claim in ("radius-law", "balance-solution", "loss-law", "residual-identity"):
+        assert found[claim, "flow", "logistic"] is Outcome.INCONCLUSIVE
+
+
+def test_a_balance_that_is_not_zero_is_not_called_void(tmp_path):
+    Z = np.array([[1.0, 1.0], [1.0, -0.5], [1.00001, 0.2]])
+    findings = EarlyAlignment(data=rows_file(tmp_path, Z), target="side", steps=1000).check(silent)
+    assert not any("w_perp tends to zero" in (v.undecided or "") for v in findings.verdicts)
+    assert not any("w_perp tends to zero" in note for note in findings.notes)
+    assert {v.outcome for v in findings.verdicts if v.claim == "direction-law"} == {Outcome.INCONCLUSIVE}
+
+
+def test_files_that_cannot_be_run_are_refused_in_their_own_words(tmp_path):
+    X = np.array([[1.0, 2.0], [-1.0, -1.5], [2.0, 2.0]])
+    zero = written(tmp_path, X * 0, [1, -1, 1], name="zero.csv")
+    message = f"{zero}: every entry of the rows is zero: there is nothing to separate."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        EarlyAlignment(data=zero, target="side").check(silent)
+    heavy = written(tmp_path, np.column_stack([X, [1e-300, 1e300, 1.0]]), [1, -1, 1], name="heavy.csv")
+    message = (
+        f"{heavy}: the weights `f3` reach from 1e-300 to 1e+300: the least must be at least 1e-150 of the largest; "
+        "leave out rows that are not to count."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        EarlyAlignment(data=heavy, target="side", weight_column="f3").check(silent)
+    file = written(tmp_path, X, [1, -1, 1])
+    with pytest.raises(ValueError, match=f"^{re.escape(file)}: the first 1 exact steps come to log t = 690.8, beyond "):
+        EarlyAlignment(data=file, target="side", absolute_step=1e300, steps=100).check(silent)
+
+
+def test_where_a_flow_that_cannot_separate_ends_is_told(tmp_path):
+    X = np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 1.0]])
+    findings = EarlyAlignment(data=written(tmp_path, X, [1, -1, 1]), target="side").check(silent)
+    told = next(note for note in findings.notes if note.startswith("gradient flow (logistic loss) "))
+    assert "horizon" not in told
+    assert re.search(r" at \|w\| = [\d.]+ at log t = [\d.]+; from there on the pulls of rows that cancel bury ", told)
+
+
 # Counter-instances.
 
 
@@ -464,7 +642,7 @@ def test_data_that_nothing_separates_are_refused_with_the_proof(tmp_path):
     Z = X * np.where(np.arange(12) < 6, 1.0, -1.0)[:, None]
     left = sum(float(p) * Z[int(i)] for p, i in terms)
     assert np.linalg.norm(left) < 1e-3 * sum(float(p) * np.linalg.norm(Z[int(i)]) for p, i in terms)
-    assert any(note.startswith("gradient flow (logistic loss) to log t = 92.1: ") for note in findings.notes)
+    assert any(note.startswith("gradient flow (logistic loss) settles at |w| = ") for note in findings.notes)
     assert findings.not_applicable["direction-law"] == "the rows are not separable"
 
 

@@ -120,6 +120,9 @@ def test_radial_and_tangential_flow_have_a_panel_each(whole):
     radial, tangential = whole["alignment-flow"].axes
     assert radial.get_ylabel().startswith("radial")
     assert tangential.get_yscale() == "log"
+    drawn_law = next(line for line in tangential.lines if line.get_label() == "the law, C / ((log t + b)² + C²)")
+    s, law = (np.asarray(values, dtype=float) for values in drawn_law.get_data())
+    np.testing.assert_allclose(law, 0.5 / ((s - 1) ** 2 + 0.25), rtol=1e-12)
 
 
 def test_counter_instances_are_left_out():

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._alignment_instance import Instance
+from ._alignment_claims import VOID
+from ._alignment_instance import Instance, log_unit
 from ._alignment_path import Path
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 AGREEMENT = 0.01
 """Log of the factor of steps within which the law is said to agree with the run."""
-
-VOID = 1e-8
-"""C below this is zero to the accuracy of a run: nothing but a power of t is left."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,9 @@ def answers(system: "EarlyAlignment", by_steps: Path) -> list[Answer]:
     for angle, first, error in zip(angles, counted.log_steps, counted.error, strict=True):
         low, high = _for_good(by_steps, angle)
         late, late_error = high - by_steps.log_step, high - low
-        if math.isnan(high) or late - late_error <= first + error:  # it does not leave again, as far as is seen
+        if math.isnan(high) or late - late_error <= first + np.nan_to_num(
+            error
+        ):  # it does not leave again, as far as is seen
             late, late_error = (math.nan, math.nan) if math.isnan(high) else (float(first), float(error))
         found.append(
             Answer(angle=angle, first=float(first), first_error=float(error), for_good=late, for_good_error=late_error)
@@ -65,7 +65,7 @@ def _for_good(path: Path, angle: float) -> tuple[float, float]:
     return low, high
 
 
-def summary(system: "EarlyAlignment", by_steps: Path, by_flow: Path, exponent: int) -> dict[str, Any]:
+def summary(system: "EarlyAlignment", by_steps: Path, exponent: int) -> dict[str, Any]:
     """The answer and its range, in the user's units; JSON-ready."""
     assert by_steps.run is not None
     assert by_steps.log_step is not None
@@ -83,23 +83,35 @@ def summary(system: "EarlyAlignment", by_steps: Path, by_flow: Path, exponent: i
         "exact_steps": by_steps.n_exact,
         "overshoots": by_steps.run.descent.n_overshoots,
         "C": by_steps.constant,
-        "b": by_steps.offset,
-        "law_agrees_from": _agrees_from(by_flow),
+        "b": by_steps.offset + log_unit(exponent),
+        "law_agrees_from": _agrees_from(by_steps),
+        "too_short": by_steps.settling.reason,
         "direction_certified_to": rows.angle_error,
         "margin_when_weakly_aligned": margin,
     }
 
 
 def _agrees_from(path: Path) -> float:
-    """The largest angle from which on down the law's time is that of the flow, to 1%; NaN where there is none."""
-    if path.instance.balance is None or path.constant < VOID:
+    """The largest angle from which on down the law's time is this path's own, to 1%; NaN where there is none."""
+    if path.instance.balance is None or path.constant < VOID or path.settling.reason is not None:
         return math.nan
-    angles = np.geomspace(1.2, max(path.instance.angle_error, 1.001 * float(path.angle[-1])), 60)
+    least = max(path.instance.angle_error, 1.001 * float(path.angle[-1]))
+    angles = np.geomspace(1.2, least, 60)
+    after = _after(path, angles)
+    if after == len(angles):
+        return math.nan
+    if after:  # once more, between the last angle that is off and the one after it
+        angles = np.geomspace(angles[after - 1], angles[after], 12)
+        after = _after(path, angles)
+    return float(angles[after])
+
+
+def _after(path: Path, angles: np.ndarray) -> int:
+    """From which of these falling angles on the law's times are the path's."""
     with np.errstate(invalid="ignore"):
         off = np.abs(path.first_times(angles) - (path.constant / np.tan(angles) - path.offset))
     bad = np.flatnonzero(~(off <= AGREEMENT))
-    after = int(bad[-1]) + 1 if bad.size else 0
-    return float(angles[after]) if after < len(angles) else math.nan
+    return int(bad[-1]) + 1 if bad.size else 0
 
 
 def sentences(system: "EarlyAlignment", found: dict[str, Any], rows: Instance, loss: str) -> list[str]:
@@ -112,9 +124,12 @@ def sentences(system: "EarlyAlignment", found: dict[str, Any], rows: Instance, l
     valid = [f"steps are exact up to {found['exact_steps']}; beyond, the flow continues them"]
     if math.isfinite(found["law_agrees_from"]):
         valid.append(
-            f"the law, steps(angle) = exp(C / tan(angle) - b) / step size with C = {found['C']:.6g}, agrees with the "
-            f"run to {100 * AGREEMENT:g}% of the steps from {found['law_agrees_from']:.3g} rad down"
+            f"the law, steps(angle) = exp(C / tan(angle) - b) / step size with C = {found['C']:.6g} and b = "
+            f"{found['b']:.6g}, agrees with the run to {100 * AGREEMENT:g}% of the steps from "
+            f"{found['law_agrees_from']:.3g} rad down"
         )
+    elif found["too_short"] is not None and rows.balance is not None:
+        valid.append(f"no law is shown: {found['too_short']}")
     elif rows.balance is not None and found["C"] < VOID:
         valid.append("w_perp tends to zero, so that the law says nothing: alignment is a power of t")
     certified = found["direction_certified_to"]
@@ -148,4 +163,5 @@ def _count(log_steps: float, error: float) -> str:
         steps = round(math.exp(log_steps))
         return f"exactly {steps} step{'' if steps == 1 else 's'}"
     written = f"{math.exp(log_steps):.3g} steps, " if log_steps < 700 else ""
-    return f"about {written}e^{log_steps:.6g} (to {error:.1e} in the exponent)"
+    known = "by how much that may be off is not known" if math.isnan(error) else f"to {error:.1e} in the exponent"
+    return f"about {written}e^{log_steps:.6g} ({known})"

@@ -22,17 +22,33 @@ TOLERANCE = 1e-5
 STEPS = 10.0
 """For descent the tolerance is at least this over the number of exact steps: it is the flow up to O(1/k)."""
 
+VACUOUS = 0.1
+"""A bound from here on is none."""
+
 LAST_LOG_TIME = 100.0
 """Up to here: the direction turns by C / s^2 in a unit of log time s, in the end less than the integration's error."""
 
 N_INTERVALS, N_NODES = 16, 24
 """Of the quadrature that puts radial and tangential flow beside the path's movement."""
 
+WITHOUT_LIMIT = ("radial-tangential", "symmetric-pair", "power-alignment", "exponential-time")
+"""Claims along a path, which no limit makes wrong."""
+
+VOID = 1e-8
+"""C below this is zero to the accuracy of a run: nothing but a power of t is left."""
+
+PARTS = (4, 16)
+"""Into which a stretch is cut where the quadrature does not see it whole."""
+
+BLURRED = 0.25
+"""Share of the tolerance that the run's error may take of a stretch that is judged."""
+
 AT_REST = 1e-9
 """A stretch in which radius (times gamma) or direction move by less is at rest to rounding, and judged by this size."""
 
-FIRST_LOG_TIME = -3.0
-"""From here on the flow from zero has left its start so far that its direction is more than rounding."""
+FIRST_LOG_TIME = -1.0
+"""From here on the flow from zero has left its start so far that its direction is more than rounding; in units of the
+time in which the longest row's margin comes near one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +97,10 @@ def verdict(
             for path, r in zip(paths, readings, strict=True)
         },
     )
+    if bound is None and made.bound >= VACUOUS:
+        fewest = min(path.n_exact for path in paths if path.n_exact is not None)
+        reason = f"{fewest} exact steps tell no limit (the bound would be {made.bound:.1g}): take more `steps`"
+        return dataclasses.replace(made, undecided=made.undecided or reason)
     if made.outcome is Outcome.INCONCLUSIVE and made.undecided is None and worst.slack >= made.bound:
         reason = f"what is left of the law, or the run's own error, may be {worst.slack:.1e}: more than the bound"
         return dataclasses.replace(made, undecided=reason)
@@ -88,10 +108,19 @@ def verdict(
 
 
 def _no_law(claim: str, paths: Sequence[Path]) -> str | None:
-    """Why a claim that rests on the law of these rows cannot be judged, where that law is not known."""
-    if claim in ("radial-tangential", "transverse-limit"):
+    """Why a claim that rests on the law of these rows cannot be judged, where that law or its limit is not known."""
+    if claim in WITHOUT_LIMIT:
         return None
-    return next((p.instance.undecided for p in paths if p.instance.undecided is not None), None)
+    for path in paths:
+        i = path.instance
+        if i.undecided is not None and claim != "transverse-limit":
+            return i.undecided
+        # Without a balance there is no C, and what the law says of it is wrong; the rest comes true like 1 / log t.
+        if i.balance is None and claim not in ("transverse-limit", "direction-law"):
+            return i.no_balance
+        if path.settling.reason is not None and i.law.strictly_complementary is not False:
+            return path.settling.reason
+    return None
 
 
 def tolerance(paths: Sequence[Path]) -> float:
@@ -127,13 +156,14 @@ def radial_tangential(paths: Sequence[Path]) -> Verdict:
 def _radial_tangential(path: Path) -> Reading:
     assert path.at is not None
     # Closer together at first, where the path still turns; the flow from zero has no direction at zero.
-    last = min(float(path.log_time[-1]), LAST_LOG_TIME)
-    edges = FIRST_LOG_TIME + (last - FIRST_LOG_TIME) * np.linspace(0, 1, N_INTERVALS + 1) ** 2
+    last = min(float(path.log_time[-1]), LAST_LOG_TIME + path.instance.natural_log_time)
+    begin = FIRST_LOG_TIME + path.instance.natural_log_time
+    edges = begin + (max(last, begin + 10) - begin) * np.linspace(0, 1, N_INTERVALS + 1) ** 2
     ends = path.at(edges)
     rho = np.linalg.norm(ends, axis=1)
     theta, rho = ends / rho[:, None], path.instance.gamma * rho
     turned = np.diff(theta, axis=0)
-    fine, coarse = (_moved(path, edges, n) for n in (N_NODES, N_NODES // 2))
+    fine, coarse = _quadratures(path, edges)
     moved = np.array([np.abs(np.diff(rho)), np.linalg.norm(turned, axis=1)])
     size = np.maximum(np.maximum(moved, [np.abs(fine[0]), np.linalg.norm(fine[1], axis=1)]), AT_REST)
     residual = np.array([np.abs(np.diff(rho) - fine[0]), np.linalg.norm(turned - fine[1], axis=1)])
@@ -144,17 +174,36 @@ def _radial_tangential(path: Path) -> Reading:
     noise = 2 * np.array([error, error / rho[1:]])
     worst = residual / size
     slack = (quadrature + noise) / size
-    part, at = np.unravel_index(np.argmax(worst), worst.shape)
+    # Where the movement is lost in the run's own error nothing is seen, unless it is more than that error, too.
+    seen = (noise / size <= BLURRED * TOLERANCE) | (worst - slack > TOLERANCE)
+    shown = np.where(seen, worst + slack, -1.0) if seen.any() else worst + slack
+    part, at = np.unravel_index(np.argmax(shown), worst.shape)
     return Reading(
         measured=float(worst[part, at]),
         slack=float(slack[part, at]),
         details={
             "worst_part": ("radial", "tangential")[part],
             "worst_stretch": [float(edges[at]), float(edges[at + 1])],
+            "stretches_seen": [int(count) for count in seen.sum(axis=1)],
             "radial": worst[0].tolist(),
             "tangential": worst[1].tolist(),
         },
     )
+
+
+def _quadratures(path: Path, edges: np.ndarray) -> tuple[tuple, tuple]:
+    """The gains of each stretch by a fine and by a coarse rule; in more parts where the two differ, at rows' exits."""
+    fine, coarse = (_moved(path, edges, n) for n in (N_NODES, N_NODES // 2))
+    for parts in PARTS:
+        off = np.maximum(np.abs(fine[0] - coarse[0]) / np.maximum(np.abs(fine[0]), AT_REST), 0)
+        turn = np.linalg.norm(fine[1], axis=1)
+        off = np.maximum(off, np.linalg.norm(fine[1] - coarse[1], axis=1) / np.maximum(turn, AT_REST))
+        for k in np.flatnonzero(off > BLURRED * TOLERANCE):
+            inner = np.linspace(edges[k], edges[k + 1], parts + 1)
+            for rule, n in ((fine, N_NODES), (coarse, N_NODES // 2)):
+                radial, tangential = _moved(path, inner, n)
+                rule[0][k], rule[1][k] = radial.sum(), tangential.sum(axis=0)
+    return fine, coarse
 
 
 def _moved(path: Path, edges: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -175,9 +224,14 @@ def _moved(path: Path, edges: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.
 
 
 def _late(path: Path) -> tuple[slice, float]:
-    """The last quarter of the log time, and how far the law's remainder may be from zero there."""
-    first = path.index(0.75)
-    return slice(first, None), path.instance.remainder(float(path.log_time[first]))
+    """Where the path is judged, in the last quarter of the log time, and how far from its limit it may be there."""
+    here = path.settling
+    return slice(here.first, None), _finite(here.at_first)
+
+
+def _finite(left: float) -> float:
+    """Zero where nothing is known: then the verdict is not decided anyway."""
+    return left if math.isfinite(left) else 0.0
 
 
 def radius_law(paths: Sequence[Path]) -> Verdict:
@@ -214,7 +268,7 @@ def balance_solution(paths: Sequence[Path]) -> Verdict:
         size = max(1.0, float(i.gamma * np.linalg.norm(i.balance)))
         return Reading(
             measured=float(off) / size,
-            slack=(i.remainder(float(path.log_time[-1])) + path.error) / size,
+            slack=(_finite(path.settling.at_end) + path.error) / size,
             details={
                 "balance_solution": i.balance.tolist(),
                 "length_in_margins": float(i.gamma * np.linalg.norm(i.balance)),
@@ -241,18 +295,25 @@ def transverse_limit(paths: Sequence[Path], others: Sequence[Path] = ()) -> Verd
         outside = i.outside(path.across)
         _, left = _late(path)
         limit = outside[-1]
-        apart = [
-            float(np.linalg.norm(limit - i.outside(other.across[-1])))
+        same = [
+            other
             for other in others
             if other.instance is i and other.loss_name == path.loss_name and other.dynamics == path.dynamics
         ]
+        apart = [float(np.linalg.norm(limit - i.outside(other.across[-1]))) for other in same]
+        # What both may still be off by: less apart than that, they may have the same limit or another.
+        doubts = [sum(p.error + p.settling.at_end for p in (path, other)) for other in same]
         return Reading(
             measured=_drift(outside, path),
             slack=left + path.error / max(1.0, float(np.linalg.norm(limit))),
             details={"limit_in_margins": float(np.linalg.norm(limit)), "from_other_starts": apart},
             conditions=tuple(
-                Assumption(name="another start has another limit", holds=distance > TOLERANCE, measured=distance)
-                for distance in apart
+                Assumption(
+                    name="another start has another limit",
+                    holds=True if distance > doubt else None,
+                    measured=distance,
+                )
+                for distance, doubt in zip(apart, doubts, strict=True)
             ),
         )
 
@@ -267,53 +328,72 @@ def direction_law(paths: Sequence[Path], *, constant: Callable[[Path], float] | 
 
     def read(path: Path) -> Reading:
         C = path.constant if constant is None else constant(path)
-        if path.instance.remainder(float(path.log_time[-1])) >= C:
+        if C <= VOID:
             return Reading(measured=math.nan, slack=0.0, undecided="w_perp tends to zero: the law is void")
+        here = path.settling
+        if here.reason is None and here.at_end >= C:
+            why = f"the run is too short: w_perp may move by {here.at_end:.1e} / gamma still, and C is {C:.1e}"
+            return Reading(measured=math.nan, slack=0.0, undecided=why)
         late, left = _late(path)
         s = path.log_time[late]
         off = np.abs(np.tan(path.angle[late]) * (s + path.offset) / C - 1)
-        raw = {share: _raw(path, C, share) for share in (0.5, 1.0)}
+        # Along u the same distance counts by the tangent only.
+        wide = 1 + float(np.tan(path.angle[late]).max())
         return Reading(
             measured=float(off.max()),
-            slack=left / min(C, 1.0) + path.error / float(np.linalg.norm(path.across[-1])),
+            slack=wide * left / C + path.error / float(np.linalg.norm(path.across[-1])),
             details={
                 "C": C,
                 "angle_times_log_time": float(path.angle[-1] * path.log_time[-1]),
-                "off_halfway": raw[0.5],
-                "off_at_the_end": raw[1.0],
+                "off_where_judging_begins": _raw(path, C, here.first),
+                "off_at_the_end": _raw(path, C, -1),
                 "log_time": float(path.log_time[-1]),
             },
-            conditions=(
-                Assumption(
-                    name="angle * log t is nearer to C at the end than halfway",
-                    holds=abs(raw[1.0]) < abs(raw[0.5]),
-                    measured=raw[1.0],
-                ),
-                *_exact_steps(path, C),
-            ),
+            conditions=(*_nearer(path, C), *_exact_steps(path, C)),
         )
 
     return verdict("direction-law", paths, read, unit="of C")
 
 
+def _nearer(path: Path, C: float) -> tuple[Assumption, ...]:
+    """`angle * log t` comes nearer to C: between halfway and the end, or from where the path has settled, if later.
+
+    Its distance is `-b / (log t + b)` times C to first order, beside what is left of the remainder.
+    """
+    left = path.settling.left
+    half = path.index(0.5)
+    first = half if left[half] / C < 0.1 * abs(_raw(path, C, half)) else path.settling.first
+    before, after = abs(_raw(path, C, first)), abs(_raw(path, C, -1))
+    doubt = (_finite(float(left[first])) + path.error) / C + C**2 / float(path.log_time[first]) ** 2
+    holds = True if after < before else None if after - before <= doubt else False
+    where = "halfway" if first == half else "where judging begins"
+    return (Assumption(name=f"angle * log t is nearer to C at the end than {where}", holds=holds, measured=after),)
+
+
 def _exact_steps(path: Path, C: float) -> tuple[Assumption, ...]:
-    """Descent's last exact step, beside what the law's remainder may be there."""
+    """Descent's last exact step, beside what the path was still to move from there; none so early that no law shows."""
     if path.last_exact is None:
         return ()
     at = int(np.searchsorted(path.log_time, path.last_exact, side="right")) - 1
     s = float(path.log_time[at])
-    off = abs(float(np.tan(path.angle[at])) * (s + path.offset) / C - 1)
+    left = _finite(float(path.settling.left[at])) + path.error
+    reached = s + path.offset
+    if not (reached > 1 and left < min(C, 0.5 * reached)):
+        return ()
+    tangent = float(np.tan(path.angle[at]))
+    off = abs(tangent * reached / C - 1)
+    # tan(angle) = |across| / along, each off by no more than `left`.
+    allowed = ((C + left) / (reached - left)) * reached / C - 1
     return (
         Assumption(
             name="the last exact step is as near to the law as its remainder allows",
-            holds=off <= path.instance.remainder(s) / min(C, 1.0),
+            holds=off <= allowed + tolerance([path]),
             measured=off,
         ),
     )
 
 
-def _raw(path: Path, C: float, share: float) -> float:
-    at = path.index(share)
+def _raw(path: Path, C: float, at: int) -> float:
     return float(path.angle[at] * path.log_time[at] / C - 1)
 
 
@@ -323,9 +403,16 @@ def loss_law(paths: Sequence[Path]) -> Verdict:
     def read(path: Path) -> Reading:
         late, left = _late(path)
         off = np.abs(2 * math.log(path.instance.gamma) + path.log_time[late] + path.log_loss[late])
-        return Reading(measured=float(off.max()), slack=left + path.log_loss_error)
+        return Reading(measured=float(off.max()), slack=_shares_error(path, left) + path.log_loss_error)
 
     return verdict("loss-law", paths, read, unit="log of gamma^2 t L")
+
+
+def _shares_error(path: Path, left: float) -> float:
+    """What a distance from the limit, in units of 1 / gamma, may do to shares of sum one: times the longest of them."""
+    i = path.instance
+    longest = float(np.linalg.norm(i.Z[i.support], axis=1).max()) / i.gamma
+    return left * max(1.0, longest)
 
 
 def residual_identity(paths: Sequence[Path]) -> Verdict:
@@ -334,7 +421,7 @@ def residual_identity(paths: Sequence[Path]) -> Verdict:
     def read(path: Path) -> Reading:
         i = path.instance
         shares = np.exp(path.log_shares[-1])
-        left = i.remainder(float(path.log_time[-1])) + path.log_loss_error
+        left = _shares_error(path, _finite(path.settling.at_end)) + path.log_loss_error
         pull = float(np.linalg.norm(shares @ (i.Z / i.gamma) - i.u))
         if i.shares is None:
             return Reading(measured=pull, slack=left, details={"sum": pull})

@@ -24,7 +24,7 @@ PAIR_START = np.array([0.0, 1.0])
 """Where runs on the symmetric pair start: from zero they would stay on the line of u."""
 
 ROUGH = 10.0
-"""The remainder is taken to be at most this many times its leading power of t."""
+"""The remainder is guessed to be this many times its leading power of t, to choose how long to run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +68,11 @@ class Instance:
         """
         gap = max(0.0, self.margin.gap) + self.margin.relative_slack
         return 2 * math.acos(max(-1.0, 1 - gap / 2))
+
+    @property
+    def natural_log_time(self) -> float:
+        """Log of the time in which the longest row, alone, would come to a margin of about one: its unit of time."""
+        return -2 * math.log(float(np.linalg.norm(self.Z, axis=1).max()))
 
     @property
     def support(self) -> Int[np.ndarray, " S"]:
@@ -133,10 +138,6 @@ class Instance:
             found.append(float(np.linalg.eigvalsh((across.T * self.shares[self.support]) @ across)[0]))
         return min(found)
 
-    def remainder(self, log_time: float) -> float:
-        """How much may be left of the law's remainder: `10 (gamma^2 B t)^-r`."""
-        return ROUGH * math.exp(min(0.0, -self.rate * (log_time + (self.offset or 0.0))))
-
     def horizon(self, until: float) -> float:
         """The log time to run to: at least `until`, later where the remainder falls slowly."""
         needed = (math.log(ROUGH / REMAINDER) / self.rate - (self.offset or 0.0)) / 0.75 if self.rate > 0 else LATEST
@@ -159,20 +160,26 @@ class Instance:
             ),
         )
 
-    def summary(self) -> dict[str, Any]:
-        """The instance and its law, JSON-ready."""
+    def summary(self, exponent: int = 0) -> dict[str, Any]:
+        """The instance and its law, JSON-ready; for rows that are these times `2^exponent`."""
+        balance, offset = self.balance, self.offset
         return {
             "rows": self.n,
             "dimension": self.d,
-            "margin": self.gamma,
+            "margin": math.ldexp(self.gamma, exponent),
             "relative_gap": self.margin.gap,
             "support_vectors": self.support.tolist(),
             "directions_they_reach": self.law.dimension,
             "directions_they_do_not": self.n_outside,
-            "balance_solution": None if self.balance is None else self.balance.tolist(),
-            "offset_b": self.offset,
+            "balance_solution": None if balance is None else np.ldexp(balance, -exponent).tolist(),
+            "offset_b": None if offset is None else offset + log_unit(exponent),
             "power_of_the_remainder": self.rate,
         }
+
+
+def log_unit(exponent: int) -> float:
+    """What log times lose, and `b` gains, for rows that are `2^exponent` times those that are run: time is 1/rows^2."""
+    return 2 * exponent * math.log(2.0)
 
 
 def instance(name: str, Z: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"] | None = None) -> Instance:

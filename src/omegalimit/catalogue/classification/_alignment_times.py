@@ -6,11 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...claims import Assumption, Kind, Verdict
-from ._alignment_claims import Reading, tolerance, verdict
+from ._alignment_claims import VOID, Reading, tolerance, verdict
 from ._alignment_path import Path
 
 LEAST_RATIO = 1e5
-"""By which fine alignment takes longer than weak alignment, on the fixture."""
+"""By which fine alignment takes longer than weak alignment, on the fixture, at the angles 0.03 and 0.3."""
+
+LARGEST_FINE = 0.1
+"""A fine angle above this is none of the law, which is one of small angles."""
 
 FINEST = 0.9
 """At the angle after this share of the log time the curve of times is compared with the law."""
@@ -25,8 +28,13 @@ CLOSED_FORM = 1e-7
 """Of the symmetric pair's closed form, in units of its start."""
 
 
+def least_log_ratio(weak: float, fine: float) -> float:
+    """Log of the least ratio at other angles than 0.3 and 0.03: `log T` grows like `1 / tan(angle)`."""
+    return math.log(LEAST_RATIO) * (1 / math.tan(fine) - 1 / math.tan(weak)) / (1 / math.tan(0.03) - 1 / math.tan(0.3))
+
+
 def exponential_time(paths: Sequence[Path], *, weak: float, fine: float) -> Verdict:
-    """`T(fine) / T(weak)` is at least 1e5, and the times of fine angles are `exp(C / tan(angle) - b)`."""
+    """`T(fine) / T(weak)` is at least 1e5, for 0.3 and 0.03, and late times are `exp(C / tan(angle) - b)`."""
 
     def read(path: Path) -> Reading:
         angles = np.array([weak, fine, path.angle[path.index(FINEST)]])
@@ -38,8 +46,11 @@ def exponential_time(paths: Sequence[Path], *, weak: float, fine: float) -> Verd
         along = float(np.interp(np.nan_to_num(times[1]), path.log_time, path.along))
         slack = float(max(1.0, np.nan_to_num(times[1])) * path.error / (math.tan(fine) * along))
         late = float(times[2]) if math.isfinite(times[2]) else math.nan
-        left = path.instance.remainder(late) * late
+        here = path.settling
+        # At that angle a distance from the limit changes log T by itself along u, and across it times 1 / tan(angle).
+        left = float(here.left[path.index(FINEST)]) * (1 + 1 / math.tan(angles[2]))
         off = abs(late - float(law[2]))
+        known = math.isfinite(off) and math.isfinite(left)
         return Reading(
             measured=ratio,
             slack=slack,
@@ -52,11 +63,11 @@ def exponential_time(paths: Sequence[Path], *, weak: float, fine: float) -> Verd
             conditions=(
                 Assumption(
                     name="late, the time until an angle is that of the law",
-                    holds=None if not math.isfinite(off) else off <= tolerance([path]) * law[2] + slack + left,
+                    holds=off <= tolerance([path]) * law[2] + slack + left if known else None,
                     measured=off,
                 ),
             ),
-            undecided=None if math.isfinite(ratio) else f"the path does not come to {fine:g} rad, or begins there",
+            undecided=None if math.isfinite(ratio) else _not_reached(path, times, weak, fine),
         )
 
     return verdict(
@@ -64,9 +75,20 @@ def exponential_time(paths: Sequence[Path], *, weak: float, fine: float) -> Verd
         paths,
         read,
         kind=Kind.LOWER,
-        bound=math.log(LEAST_RATIO),
+        bound=least_log_ratio(weak, fine),
         unit=f"log of T({fine:g}) / T({weak:g})",
     )
+
+
+def _not_reached(path: Path, times: np.ndarray, weak: float, fine: float) -> str:
+    """Why there is no ratio, and what to do."""
+    if math.isnan(times[1]):
+        needed = path.constant / math.tan(fine) - path.offset
+        later = "" if path.settling.reason is not None or path.constant <= VOID else (
+            f"; by the law that takes log t = {needed:.4g}: set `until_log_time` later than that"
+        )  # fmt: skip
+        return f"the path does not come to {fine:g} rad by log t = {path.log_time[-1]:.4g}{later}"
+    return f"the path begins within {fine if not math.isfinite(times[1]) else weak:g} rad"
 
 
 # The symmetric pair.
@@ -92,13 +114,15 @@ def power_alignment(paths: Sequence[Path]) -> Verdict:
         gamma, a = _pair(path)
         power = (a / gamma) ** 2
         w2 = np.abs(path.w[:, 1]) * gamma
-        first = path.index(0.3)
-        s, size = path.log_time[first:], w2[first:]
         # Handing descent over multiplies w2 by a constant, which no power sees: only the integration counts.
-        error = float(path.errors[-1])
-        above = np.flatnonzero(size > ABOVE * error)
-        last = int(above[-1]) if above.size else 0
-        if last == 0 or s[last] - s[0] < 1:
+        above = np.flatnonzero(w2 > ABOVE * path.errors)
+        end = float(path.log_time[above[-1]]) if above.size else -math.inf
+        # The second half of the log time for which w2 can be read, which may be a small part of a long run.
+        first = int(np.searchsorted(path.log_time, max(0.5 * end, 0.0)))
+        s, size = path.log_time[first:], w2[first:]
+        last = int(above[-1]) - first if above.size else 0
+        error = float(path.errors[max(0, first + last)])
+        if last <= 0 or s[last] - s[0] < 1:
             return Reading(measured=math.nan, slack=0.0, undecided="w2 is lost in rounding before the power shows")
         exponent = -float(np.log(size[last] / size[0]) / (s[last] - s[0]))
         left = math.exp(-2 * power * s[0]) + 2 * error / size[last]

@@ -11,16 +11,16 @@ from ...claims import Verdict
 from ...data.classification import ClassificationData
 from ...data.classification_files import load_classification
 from ...flows.separable_descent import smoothness
-from ...flows.separable_flow import separable_flow
+from ...flows.separable_flow import SeparableEnding, separable_flow
 from ...limits import MaxMargin
 from ...solvers import solve
 from .._system import Findings, Progress
 from . import _alignment_claims as claims
 from ._alignment_answer import sentences, summary
 from ._alignment_arrays import arrays
-from ._alignment_instance import LATEST, Instance, of_solution, refusal
+from ._alignment_instance import Instance, log_unit, of_solution, refusal
 from ._alignment_path import Path
-from ._alignment_runs import descent, flow
+from ._alignment_runs import Diverged, StepsTooLate, descent, flow
 from ._alignment_times import LEAST_RATIO, exponential_time
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ ON_THE_PAIR = ("symmetric-pair", "power-alignment")
 MOST_WORK = 4e9
 """Multiplications of the exact steps."""
 
-MOST_FLOW = 2e7
-"""Entries n d min(n, d) of rows that the flow is run on: a Jacobian takes as many multiplications."""
+MOST_FLOW = 1e8
+"""Of n min(n, d)^2, for rows that the flow is run on: a Jacobian takes as many multiplications."""
+
+LEAST_WEIGHT = 1e-150
+"""Of the largest weight: below, sums of the weights' products lose it."""
 
 LARGEST_EXPONENT = 20
 """Rows of sizes up to 2^20, and down to its inverse, keep their units."""
@@ -62,6 +65,8 @@ def check(system: "EarlyAlignment", path: str, progress: Progress) -> Findings:
         ON_THE_PAIR, "it is about two rows of a special kind, not about your data"
     )
     progress("maximum margin", 0.1)
+    if not made.Z.any():
+        raise ValueError(f"{path}: every entry of the rows is zero: there is nothing to separate.")
     solution = solve(MaxMargin("l2", rows=made.Z))
     if solution.status != "optimal":
         proof = refusal(solution, made.Z)
@@ -74,7 +79,7 @@ def check(system: "EarlyAlignment", path: str, progress: Progress) -> Findings:
         return Findings(verdicts=(), not_applicable=not_applicable, settings=settings, notes=unique)
     rows = of_solution("your rows", made.Z, solution, made.weights)
     notes += _proof(made, rows)
-    settings |= {"separable": True, "law": rows.summary(), "unit_exponent": made.exponent}
+    settings |= {"separable": True, "law": rows.summary(made.exponent), "unit_exponent": made.exponent}
     if system.fine <= rows.angle_error:
         raise ValueError(
             f"{path}: the maximum-margin direction is certified to {rows.angle_error:.1e} rad; "
@@ -83,7 +88,7 @@ def check(system: "EarlyAlignment", path: str, progress: Progress) -> Findings:
     reason = None
     if rows.d == 1:
         reason = "there is one column only, and no direction to align"
-    elif made.Z.size * min(made.Z.shape) > MOST_FLOW:
+    elif _work(made.Z) > MOST_FLOW:
         reason = f"{made.data.n} x {rows.d} numbers are too many to run the flow on"
     if reason is not None:
         notes.append(f"{reason}: only separability and margin are answered.")
@@ -94,20 +99,24 @@ def check(system: "EarlyAlignment", path: str, progress: Progress) -> Findings:
     answers = {}
     for count, loss in enumerate(system.losses):
         progress(f"flow, {loss} loss", 0.2 + 0.8 * count / len(system.losses))
-        by_flow = _long_enough(system, lambda until, loss=loss: flow(rows, loss, until=until))
+        by_flow = flow(rows, loss, until=system.until_log_time, fine=system.fine)
         verdicts.append(claims.radial_tangential([by_flow]))
         begins_weak = not math.isfinite(by_flow.first_times(np.array([system.weak]))[0])
         verdicts += _limits(system, by_flow, not_applicable, begins_weak=begins_weak)
         progress(f"descent, {loss} loss", 0.5 + 0.5 * count / len(system.losses))
         step, told = _step(system, made, loss)
         notes += told
-        by_steps = _descent(system, rows, loss, step)
+        try:
+            by_steps, told = _descent(system, rows, loss, step)
+        except StepsTooLate as error:
+            raise ValueError(f"{path}: {error}") from None
+        notes += told
         if isinstance(by_steps, str):
             notes.append(by_steps)
             paths.append(by_flow)
             continue
         verdicts += _limits(system, by_steps, not_applicable, begins_weak=begins_weak)
-        answers[loss] = summary(system, by_steps, by_flow, made.exponent)
+        answers[loss] = summary(system, by_steps, made.exponent)
         notes += sentences(system, answers[loss], rows, loss)
         paths += [by_flow, by_steps]
     found = arrays(paths, finest=min(0.01, system.fine / 3))
@@ -160,8 +169,19 @@ def prepared(system: "EarlyAlignment", path: str) -> Prepared:
             "margin."
         )
     c = np.ones(data.n) if data.weights is None else np.asarray(data.weights)
+    if not float(c.min() / c.max()) >= LEAST_WEIGHT:
+        raise ValueError(
+            f"{path}: the weights `{column}` reach from {c.min():g} to {c.max():g}: the least must be at least "
+            f"{LEAST_WEIGHT:g} of the largest; leave out rows that are not to count."
+        )
     exponent = math.frexp(float(np.abs(Z).max()))[1] if np.any(Z) else 0
     exponent = 0 if abs(exponent) <= LARGEST_EXPONENT else exponent
+    if exponent:
+        notes.append(
+            f"the rows are divided by 2^{exponent} for the run: its log times, in verdicts, pictures and "
+            f"`--until-log-time`, are those of these rows; for yours subtract {log_unit(exponent):.6g}. Step sizes, "
+            "steps, margins and b are given for your rows."
+        )
     return Prepared(
         data=data,
         Z=np.ldexp(Z, -exponent),
@@ -183,8 +203,8 @@ def _proof(made: Prepared, rows: Instance) -> list[str]:
     ]
     if rows.balance is None and rows.undecided is None:
         notes.append(
-            f"{rows.no_balance}: the angle falls more slowly than 1 / log t (by a factor of log log t), and the laws "
-            "that need it are not decided."
+            f"{rows.no_balance}: the angle falls more slowly than 1 / log t (by a factor of log log t), so that "
+            "`direction-law` cannot hold; the other laws that need a balance are not decided."
         )
     elif rows.balance is None:
         notes.append(f"{rows.undecided}.")
@@ -197,27 +217,22 @@ def _proof(made: Prepared, rows: Instance) -> list[str]:
 def _settled(made: Prepared, system: "EarlyAlignment", *, separable: bool | None) -> list[str]:
     """Where the flow ends on rows that nothing separates."""
     notes = [made.data.contradiction] if made.data.contradiction else []
-    if separable is not False or made.Z.size * min(made.Z.shape) > MOST_FLOW:
+    if separable is not False or _work(made.Z) > MOST_FLOW:
         return notes
-    loss = system.losses[0]
+    loss, unit = system.losses[0], log_unit(made.exponent)
     run = separable_flow(made.Z, loss=loss, weights=made.weights, until_log_time=system.until_log_time)
     size = math.ldexp(float(np.linalg.norm(run.w[-1])), -made.exponent)
-    notes.append(
-        f"gradient flow ({loss} loss) to log t = {system.until_log_time:g}: {run.ending}, at |w| = {size:.6g}; where "
-        "the loss has a minimiser there is no alignment to wait for."
-    )
-    return notes
-
-
-def _long_enough(system: "EarlyAlignment", run: Any) -> Path:
-    """A run that ends within the fine angle, if that can be: once more, and longer, where the law says it takes so."""
-    path = run(system.until_log_time)
-    if path.angle[-1] <= system.fine:
-        return path
-    # Without a balance C still grows, like log log t: by a half from here to any time that is run to.
-    growth = 1.1 if path.instance.balance is not None else 1.6
-    needed = growth * (path.constant / math.tan(system.fine) - path.offset) + 10
-    return run(min(needed, LATEST)) if needed > path.log_time[-1] else path
+    begun, when = f"gradient flow ({loss} loss)", f"log t = {run.log_time[-1] - unit:.4g}"
+    if run.ending is SeparableEnding.SETTLED:
+        end = f"settles at |w| = {size:.6g}, by {when}: the loss has a minimiser, and there is no alignment to wait for"
+    elif run.ending is SeparableEnding.HORIZON:
+        end = (
+            f"is at |w| = {size:.6g} at {when}; from there on the pulls of rows that cancel bury the others' in double "
+            "precision, and where it goes is not followed"
+        )
+    else:
+        end = f"is at |w| = {size:.6g} at {when}, and has not settled"
+    return [*notes, f"{begun} {end}."]
 
 
 def _limits(
@@ -258,10 +273,19 @@ def _step(system: "EarlyAlignment", made: Prepared, loss: str) -> tuple[float, l
     ]
 
 
-def _descent(system: "EarlyAlignment", rows: Instance, loss: str, step: float) -> Path | str:
-    """Exact steps, as many as can be afforded, and their continuation; a sentence where there is none."""
+def _descent(system: "EarlyAlignment", rows: Instance, loss: str, step: float) -> tuple[Path | str, list[str]]:
+    """Exact steps, as many as can be afforded, and their continuation; a sentence where there is none; and notes."""
     n_steps = max(10, min(system.steps, round(MOST_WORK / (2 * rows.Z.size))))
+    told = [] if n_steps == system.steps else [
+        f"of {system.steps} steps {n_steps} are taken one by one, for {rows.n} x {rows.d} numbers each."
+    ]  # fmt: skip
+
     try:
-        return _long_enough(system, lambda until: descent(rows, loss, until=until, n_steps=n_steps, step_size=step))
-    except ValueError as error:
-        return f"{loss} loss: {error}"
+        path = descent(rows, loss, until=system.until_log_time, n_steps=n_steps, step_size=step, fine=system.fine)
+    except Diverged as error:
+        return f"{loss} loss: {error}.", told
+    return path, told
+
+
+def _work(Z: Float[np.ndarray, "n d"]) -> float:
+    return float(len(Z)) * min(Z.shape) ** 2

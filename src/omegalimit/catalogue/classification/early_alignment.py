@@ -91,7 +91,8 @@ class EarlyAlignment(AbstractSystem):
     loss: str = "all"
     """exponential, logistic or all; on your own data `all` is the logistic loss."""
     until_log_time: float = 92.1
-    """Natural log of the time to which the flow runs at least; the default is t = 1e40."""
+    """Natural log of the time to which the flow runs at least; the default is t = 1e40. On `data` with entries beyond
+    2^20, or all below its inverse, the time is that of the rows divided by a power of two: a note says which."""
     weak: float = 0.3
     """Angle of weak alignment, in radians."""
     fine: float = 0.03
@@ -151,6 +152,11 @@ class EarlyAlignment(AbstractSystem):
             return (self.loss,)
         return LOSSES if self.data is None else ("logistic",)
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the fine angle is one of the law's."""
+        return self.fine <= times.LARGEST_FINE
+
     def drawn(self) -> Instance:
         """The drawn rows. Raises `ValueError` when they cannot be separated."""
         data = pushed_gaussians(self.n, self.d, push=self.push, seed=self.seed)
@@ -198,6 +204,10 @@ class EarlyAlignment(AbstractSystem):
             paths += [*flows, *steps]
         if not any(i.n_outside for i in instances):
             not_applicable["transverse-limit"] = "the support vectors reach every direction across u"
+        if not self.is_small:
+            not_applicable["exponential-time"] = (
+                f"the law is one of small angles, and `fine` is {self.fine:g} rad: take at most {times.LARGEST_FINE:g}"
+            )
         if "exponential" not in self.losses:
             not_applicable["symmetric-pair"] = "the closed form is that of the exponential loss"
         progress("done", 1.0)
@@ -216,12 +226,13 @@ class EarlyAlignment(AbstractSystem):
     def limits(self, paths: list[Path], others: list[Path]) -> list[Verdict]:
         """The claims on limits and times, for the flow or for descent."""
         free = [p for p in paths if p.instance.n_outside]
+        on_fixture = [p for p in paths if p.instance.name == "fixture"]
         return [
             claims.radius_law(paths),
             claims.balance_solution(paths),
             *([claims.transverse_limit(free, others)] if free else []),
             claims.direction_law(paths),
-            times.exponential_time([p for p in paths if p.instance.name == "fixture"], weak=self.weak, fine=self.fine),
+            *([times.exponential_time(on_fixture, weak=self.weak, fine=self.fine)] if self.is_small else []),
             claims.loss_law(paths),
             claims.residual_identity(paths),
         ]

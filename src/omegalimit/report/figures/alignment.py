@@ -95,7 +95,9 @@ def _flows(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
         late = s > max(1.0, 1.2 - b)
         axes[0, column].axhline(1.0, color=INK, linestyle="--", linewidth=1.2, label="γ ρ = log t + b")
         law = C / ((s[late] + b) ** 2 + C**2)
-        axes[1, column].plot(s[late], law, color=INK, linestyle="--", linewidth=1.2, label="the law, C / (log t)²")
+        axes[1, column].plot(
+            s[late], law, color=INK, linestyle="--", linewidth=1.2, label="the law, C / ((log t + b)² + C²)"
+        )
         axes[1, column].set_yscale("log")
         axes[0, column].set_title(name)
         axes[1, column].set_xlabel("log t (natural)")
@@ -133,7 +135,7 @@ def _times(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
         _decimal(here, angle)
         here.set_title(name)
         here.set_xlabel("angle, rad")
-        here.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
+        here.legend(loc="best", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
     axes[0, 0].set_ylabel("log T(angle) (natural)")
     figure.suptitle("The time until an angle: exponential in 1 / angle", fontsize=11, x=0.01, ha="left")
     return figure
@@ -143,7 +145,7 @@ def _marks(axes: Axes, data: Mapping[str, Any]) -> None:
     for name in ("weak", "fine"):
         if np.isfinite(at := _attribute(data, name)):
             axes.axvline(at, color=FAINT, linewidth=1.0)
-            axes.annotate(name, (at, 0.02), xycoords=("data", "axes fraction"), fontsize=7, ha="right", rotation=90)
+            axes.annotate(name, (at, 1.01), xycoords=("data", "axes fraction"), fontsize=7, ha="center", va="bottom")
 
 
 def _decimal(axes: Axes, angle: np.ndarray) -> None:
