@@ -7,6 +7,7 @@ rounding times their condition; rows within that of the least margin are the sup
 certificate cannot tell from them are named. Derived here.
 """
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -40,13 +41,18 @@ class SupportRows:
     resolution: float
 
 
-def support_rows(Z: Float[np.ndarray, "n d"], u: Float[np.ndarray, " d"], gap: float) -> SupportRows:
-    """Of rows of size one and the unit direction `u`, certified to the relative gap `gap` (rounding included)."""
+def support_rows(
+    Z: Float[np.ndarray, "n d"], u: Float[np.ndarray, " d"], gap: float, given: Float[np.ndarray, " n"]
+) -> SupportRows:
+    """Of rows of size one and the unit direction `u`, certified to the relative gap `gap` by the multipliers `given`.
+
+    The gap has its rounding error in it.
+    """
     gamma = float((Z @ u).min())
     # The candidates: rows whose margin may be the least at the true direction.
     doubt = 2 * np.sqrt(gap)
     near = np.flatnonzero(Z @ u <= gamma + doubt * (np.linalg.norm(Z, axis=1) + gamma))
-    refined, p = _refined(Z, near, gamma)
+    refined, p = _refined(Z, near, gamma, given)
     if refined is None:  # then the certificate is all that is known, and what has no multiplier may be in or out
         unit = doubt
     else:
@@ -78,17 +84,25 @@ def support_rows(Z: Float[np.ndarray, "n d"], u: Float[np.ndarray, " d"], gap: f
     )
 
 
-def _refined(Z, near, gamma):
-    """The direction, its margin and the condition of the equations of the rows that carry the dual; and the dual.
+def _refined(Z, near, gamma, given):
+    """The direction, its margin and the condition of the equations of the rows that carry a dual; and that dual.
 
     `None` for the former where the equations lead to a smaller margin.
     """
     n, d = Z.shape
     A, p = Z[near] / gamma, np.zeros(n)
-    try:  # least distance programming (Lawson and Hanson): the least-norm point of the rows' hull, up to a factor
+    # Least distance programming (Lawson and Hanson): the least-norm point of the rows' hull, up to a factor.
+    with contextlib.suppress(RuntimeError):  # SciPy's word for too many steps
         p[near], _ = nnls(np.vstack([A.T, np.ones(len(near))]), np.append(np.zeros(d), 1.0), maxiter=30 * len(near))
-    except RuntimeError:  # SciPy's word for too many steps
-        return None, p
+    # SciPy also ends, without a word, at what is no solution; then the certificate's own multipliers serve.
+    for dual in (p, given):
+        if (refined := _from_dual(Z, dual, gamma)) is not None:
+            return refined, dual
+    return None, p
+
+
+def _from_dual(Z, p, gamma):
+    """The same from the equal margins of the rows with a multiplier beyond dust."""
     for dust in _DUST:
         used = Z[p > dust * p.max()] / gamma
         if not len(used):
@@ -100,9 +114,9 @@ def _refined(Z, near, gamma):
             continue
         condition = float(singular[0] / singular[rank - 1])
         new = gamma / length
-        if (Z @ (w / length) >= new - _unit(d, condition) * np.linalg.norm(Z, axis=1)).all():
-            return (w / length, new, condition), p
-    return None, p
+        if (Z @ (w / length) >= new - _unit(Z.shape[1], condition) * np.linalg.norm(Z, axis=1)).all():
+            return w / length, new, condition
+    return None
 
 
 def _unit(d, condition):

@@ -190,7 +190,8 @@ def direction_law(
     if gamma is not None and not abs(gamma - certificate.lower) <= (tol + gap) * certificate.lower:
         raise ValueError(f"`gamma` is {gamma:.10g}, and the margin of `u` is {certificate.lower:.10g}.")
     scaled, exponent = split(rows)
-    found = support_rows(scaled, split(direction)[0] / np.linalg.norm(split(direction)[0]), gap)
+    unit = split(direction)[0] / np.linalg.norm(split(direction)[0])
+    found = support_rows(scaled, unit, gap, certificate.multipliers)
     return _law(found, scaled, exponent, np.log(c), certificate)
 
 
