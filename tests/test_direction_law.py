@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.optimize import linprog
+from sklearn.datasets import load_wine
 
 from _margins import s40
 from omegalimit.limits import MaxMargin
@@ -292,6 +293,18 @@ def test_complementarity_against_a_linear_program(seed):
         # Across u and the balancing rows' span, and no product below the second margin on the others.
         np.testing.assert_allclose(products[~idle], 0, atol=1e-10)
         assert products[idle].min() == pytest.approx(law.second_margin, rel=1e-9)
+
+
+def test_columns_of_very_different_size_do_not_hide_the_balance():
+    """Wine as it comes: singular values across the margin from 0.2 to 2600. The dual is unique, 0.0107 at the least."""
+    X, y = load_wine(return_X_y=True)
+    Z = np.where(y == 1, 1.0, -1.0)[y < 2, None] * X[y < 2]
+    law = law_of(Z)
+    assert law.strictly_complementary
+    assert len(law.support) == 11
+    p = present(law.duals)
+    assert p[law.support].min() == pytest.approx(0.0107, abs=5e-5)
+    np.testing.assert_allclose(p @ Z, law.gamma * law.u, atol=1e-9 * np.linalg.norm(Z, axis=1).max())
 
 
 # What cannot be told, and refusals.

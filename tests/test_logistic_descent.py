@@ -162,7 +162,7 @@ def long_loop(Z, eta, n_steps):
     return Z @ w
 
 
-@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= EPS), reason="needs numbers longer than doubles to compare with")
+@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps >= EPS), reason="needs numbers longer than doubles")
 @pytest.mark.parametrize("coordinates", ["dual", "primal"])
 @pytest.mark.parametrize("kind", ["plain", "nearly opposite", "of unequal sizes"])
 def test_the_rounding_of_the_margins_is_told(kind, coordinates):

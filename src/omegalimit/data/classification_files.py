@@ -17,7 +17,7 @@ def load_classification(
     """Rows of numbers and their classes, from a file or a pandas data frame.
 
     - `source`: the path of a CSV file (separated by commas, semicolons, tabs, bars or blanks), a Parquet file (needs
-      `omegalimit[parquet]`) or an `.npz` file with `X` (n, d), `y` (n,) and, if you like, `names` and `weights` (n,); or
+      `omegalimit[parquet]`) or an `.npz` file with `X` (n, d), `y` (n,) and, if you like, `names`, `weights` (n,); or
       a data frame.
     - `target`: the name of the column with the classes; when not given, the last one, and a note says so. It may hold
       text or numbers, two different ones. All others are what they are predicted from, and hold numbers.

@@ -40,10 +40,30 @@ class Balance:
 def balance(
     A: Float[np.ndarray, "m k"], log_weights: Float[np.ndarray, " m"], errors: Float[np.ndarray, " m"]
 ) -> Balance:
-    """The least of `sum_i c_i exp(-a_i'x)`, of rows that span: Newton's directions, each to its least point.
+    """The least of `sum_i c_i exp(-a_i'x)`, of rows that span, with what it proves.
 
-    `errors`: by how much each row may be off, in length.
+    `errors`: by how much each row may be off, in length. Where the point proves nothing as the columns come, which may
+    be of very different size, it is sought in coordinates in which they are orthonormal.
     """
+    found = _least(A, log_weights, errors)
+    if found.exists or not A.shape[1] or len(A) < A.shape[1]:
+        return found
+    Q, R = np.linalg.qr(A)
+    singular = np.linalg.svd(R, compute_uv=False)
+    if not singular[-1] > len(A) * _EPS * singular[0]:
+        return found
+    other = _least(Q, log_weights, errors / singular[-1] + 4 * _EPS)
+    if not other.exists:
+        return found
+    gradient = float(np.linalg.norm(A.T @ other.forces) / (other.forces @ np.linalg.norm(A, axis=1)))
+    point = np.linalg.solve(R, other.point)
+    rounding = 4 * _EPS * float(singular[0] / singular[-1]) * float(np.linalg.norm(point))
+    error = other.error / float(singular[-1]) + rounding
+    return dataclasses.replace(other, point=point, gradient=gradient, error=error)
+
+
+def _least(A, log_weights, errors) -> Balance:
+    """Newton's directions, each to its least point, in the coordinates of `A`."""
     x = np.zeros(A.shape[1])
     best, least = x, np.inf
     for _ in range(_N_STEPS if A.shape[1] else 0):
