@@ -414,7 +414,7 @@ def test_refusals():
     )
     limit = Barrier(PAGE, 0.1)
     assert refusal(lambda: limit.certify(np.ones(3))) == "`point` must have shape (4,); got (3,)."
-    assert refusal(lambda: limit.certify(None)) == "`point` is None: was the problem that it comes from solved?"  # pyright: ignore[reportArgumentType]
+    assert refusal(lambda: limit.certify(None)) == "`point` is None: was the problem that it comes from solved?"  # pyright: ignore[reportArgumentType] - on purpose
     assert refusal(lambda: limit.certify(np.ones(4), np.ones(4))) == "`multipliers` must have shape (6,); got (4,)."
     assert refusal(lambda: barrier_path(PAGE, [0.5, 1.0])) == (
         "`fractions[1]` is 1; each must lie between 0 and 1, both excluded."

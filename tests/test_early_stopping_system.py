@@ -15,6 +15,7 @@ import xarray as xr
 
 from _records import record
 from omegalimit.catalogue.classification import _stopping_claims as claims
+from omegalimit.catalogue.classification import _stopping_statistics as statistics
 from omegalimit.catalogue.classification._stopping_draws import Run, Setting, draw_seed, max_margins
 from omegalimit.catalogue.classification._stopping_geometry import bayes_direction, calibration, quadratic_excess
 from omegalimit.catalogue.classification._stopping_spectra import OWN, own_eigenvalues, repeated, settings
@@ -401,22 +402,22 @@ def test_a_file_that_is_not_there_and_two_spectra_at_once():
 def test_intervals_are_welch_s_and_the_slope_s():
     rng = np.random.default_rng(0)
     a, b = rng.normal(1.0, 0.5, 12), rng.normal(0.2, 2.0, 7)
-    found = claims.combination((1.0, a), (-1.0, b))
+    found = statistics.combination((1.0, a), (-1.0, b))
     expected = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval()
     assert found.value - found.half == pytest.approx(expected.low)
     assert found.value + found.half == pytest.approx(expected.high)
     few = [made(excess=x, margin=y) for x, y in zip(np.exp(a), np.exp(a + 0.1), strict=True)]
-    pairs = [claims.compared(some, lambda r: math.log(r.margin_excess), lambda r: math.log(r.oracle))
+    pairs = [statistics.compared(some, lambda r: math.log(r.margin_excess), lambda r: math.log(r.oracle))
              for some in (few, [*few, dataclasses.replace(few[0], margin_excess=math.nan)])]  # fmt: skip
     assert pairs[0].value == pytest.approx(0.1)
     assert pairs[0].half < 1e-12 < pairs[1].half  # what varies with the sample drops out of a pair, and of Welch not
-    assert claims.combination((1.0, a), (1.0, b[:1])).half == math.inf
-    assert math.isnan(claims.combination((1.0, a), (1.0, b[:0])).value)
+    assert statistics.combination((1.0, a), (1.0, b[:1])).half == math.inf
+    assert math.isnan(statistics.combination((1.0, a), (1.0, b[:0])).value)
     runs = {n: [made(excess=e) for e in rng.lognormal(-0.4 * math.log(n), 0.3, 9)] for n in (20, 50, 90)}
     x = np.repeat(np.log([20, 50, 90]), 9)
     y = np.log([run.oracle for some in runs.values() for run in some])
     line: Any = scipy.stats.linregress(x, y)
-    found = claims.slope(runs, claims.oracle)
+    found = statistics.slope(runs, claims.oracle)
     assert found.value == pytest.approx(line.slope)
     assert found.half == pytest.approx(scipy.stats.t.ppf(0.975, 25) * line.stderr)
 

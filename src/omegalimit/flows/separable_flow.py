@@ -327,4 +327,4 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     a, b = function(low), function(high)
     if a * b >= 0 or not math.isfinite(a * b):
         return low if abs(a) < abs(b) else high
-    return float(scipy.optimize.brentq(function, low, high, xtol=TINY, rtol=np.float64(8 * EPS)))  # pyright: ignore[reportArgumentType]
+    return float(scipy.optimize.brentq(function, low, high, xtol=TINY, rtol=np.float64(8 * EPS)))  # pyright: ignore[reportArgumentType] - stubs want a float

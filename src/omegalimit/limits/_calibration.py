@@ -128,7 +128,7 @@ def _climb(f, grid: list[float], best: float) -> float:
     i = grid.index(best)
     low, high = math.log(grid[max(i - 1, 0)]), math.log(grid[min(i + 1, len(grid) - 1)])
     found = minimize_scalar(lambda x: -f(x), bounds=(low, high), method="bounded", options={"xatol": 1e-6})
-    top = math.exp(float(found.x))  # pyright: ignore[reportAttributeAccessIssue]
+    top = math.exp(float(found.x))  # pyright: ignore[reportAttributeAccessIssue] - stubs
     return top if f(math.log(top)) > f(math.log(best)) else best
 
 

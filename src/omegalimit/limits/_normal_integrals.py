@@ -169,7 +169,7 @@ def logistic_minimum(r: float, p: float) -> LogisticMinimum:
         high *= 2
     rho = low
     if slope(low)[0] < 0:
-        rho = float(brentq(lambda t: slope(t)[0], low, high, xtol=4 * _EPS * low, rtol=4 * _EPS))  # pyright: ignore[reportArgumentType]
+        rho = float(brentq(lambda t: slope(t)[0], low, high, xtol=4 * _EPS * low, rtol=4 * _EPS))  # pyright: ignore[reportArgumentType] - stubs
     lower, upper = _bracket(slope, rho, low, high)
     risk = logistic_integral(np.array(r), np.array(rho), p)
     derivative, error = slope(rho)

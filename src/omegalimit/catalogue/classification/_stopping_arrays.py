@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 
 from ...limits.mixture_risk import Seen
-from ._stopping_claims import Runs, combination, slope
 from ._stopping_draws import Run, Setting, draw_seed, logs, n_zero
+from ._stopping_statistics import Runs, combination, slope
 
 LONG = 4_000
 """Steps of the paths that are drawn: until they are near the interpolator."""

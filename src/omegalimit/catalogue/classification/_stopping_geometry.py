@@ -12,8 +12,9 @@ from scipy.special import expit, ndtr
 
 from ...claims import Assumption, Kind, Verdict
 from ...limits.mixture_risk import MixtureRisk, Seen
-from ._stopping_claims import Runs, judged
+from ._stopping_claims import judged
 from ._stopping_draws import Setting, draw_seed
+from ._stopping_statistics import Runs
 
 ARRIVED = 1e-6
 """Distance to the predicted minimiser, relative to its size, within which an optimisation has arrived."""

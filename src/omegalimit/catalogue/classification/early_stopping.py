@@ -14,7 +14,6 @@ from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _stopping_counters
 from ._stopping_arrays import arrays
 from ._stopping_claims import (
-    Runs,
     best_interpolator_grows,
     best_interpolator_loses,
     hold_out,
@@ -26,6 +25,7 @@ from ._stopping_claims import (
 from ._stopping_draws import Run, Setting, draw_seed, rows_held
 from ._stopping_geometry import bayes_direction, calibration, quadratic_excess
 from ._stopping_spectra import MOST_ENTRIES, repeated, settings
+from ._stopping_statistics import Runs
 
 INTERPOLATION = ("interpolator-floor", "best-interpolator-grows", "best-interpolator-loses", "hold-out")
 MOST = {"sizes": 5_000, "draws": 10_000, "interpolators": 10_000, "n_steps": 100_000}
