@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from ...record import Record
 from ._shared import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, figure_of, groups_of, numbers
@@ -82,6 +82,7 @@ def _figure(
         here.set_xlabel(x)
         if not shared:
             here.set_ylim(*_ends(data))
+            here.xaxis.set_minor_formatter(NullFormatter())  # over two decades Matplotlib's labels lie on each other
     if shared:
         axes[0, 0].set_ylim(*_ends(*shown.values()))  # and with it the others
     axes[0, 0].set_ylabel(y)
