@@ -14,6 +14,7 @@ from omegalimit.catalogue.classification import _alignment_claims as claims
 from omegalimit.catalogue.classification import _alignment_times as times
 from omegalimit.catalogue.classification._alignment_instance import PAIR_START, fixture, instance, pair
 from omegalimit.catalogue.classification._alignment_path import log_value
+from omegalimit.catalogue.classification._alignment_radial import radial_tangential
 from omegalimit.catalogue.classification._alignment_runs import descent, flow
 from omegalimit.catalogue.classification._alignment_user import prepared
 from omegalimit.catalogue.classification.early_alignment import EarlyAlignment
@@ -212,7 +213,7 @@ def test_a_gradient_a_thousandth_off_is_seen():
     rows = fixture()
     c = rows.weights * np.array([1.001, 1.0, 1.0, 1.0])
     path = flow(rows, "logistic", until=LATEST, weights=c)
-    assert claims.radial_tangential([path]).outcome is Outcome.FAILS
+    assert radial_tangential([path]).outcome is Outcome.FAILS
 
 
 def test_another_power_and_another_closed_form_are_seen():
@@ -248,7 +249,7 @@ def test_a_law_that_is_not_known_decides_nothing():
         assert verdict.outcome is Outcome.INCONCLUSIVE
         assert verdict.undecided == why
     assert claims.balance_solution([path]).undecided == f"{why}; what drifts is measured"
-    assert claims.radial_tangential([path]).outcome is Outcome.HOLDS
+    assert radial_tangential([path]).outcome is Outcome.HOLDS
 
 
 # What a run shows of its own remainder.
@@ -346,7 +347,7 @@ def test_radial_and_tangential_flow_have_no_unit():
     found = []
     for scale in (1.0, 1e-6):
         path = flow(instance("scaled", small().Z * scale), "logistic", until=LATEST - 2 * math.log(scale))
-        verdict = claims.radial_tangential([path])
+        verdict = radial_tangential([path])
         assert verdict.outcome is Outcome.HOLDS
         found.append(verdict.slack)
     assert found[1] < 10 * found[0]

@@ -17,7 +17,7 @@ def constraints_of(scaled) -> AbstractConstraints:
     return Rows(scaled[0]) if scaled[0].ndim == 2 else Matrices(scaled[0])
 
 
-def squeezed(shape):
+def _squeezed(shape):
     return tuple(n for n in shape if n != 1)
 
 
@@ -47,6 +47,18 @@ def checked(name, value):
     if given.dtype.kind in "iu" and n_rounded(given, array):
         raise ValueError(f"`{name}` has integers beyond 2**53 that no double holds; rescale it or round it yourself.")
     check_finite(array, name)
+    return array
+
+
+def shaped(name, value, shape):
+    """A candidate's array, checked, of this shape; axes of length one, as solvers' columns have, are dropped."""
+    if value is None:
+        raise ValueError(f"`{name}` is None: was the problem that it comes from solved?")
+    array = checked(name, value)
+    if array.shape != shape and _squeezed(array.shape) == _squeezed(shape):
+        array = array.reshape(shape)
+    if array.shape != shape:
+        raise ValueError(f"`{name}` must have shape {shape_text(shape)}; got {shape_text(array.shape)}.")
     return array
 
 

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 
 from .._checks import shape_text, to_float64
 from ..certificate import BarrierCertificate
-from ._arrays import check_range, checked, split, squeezed
+from ._arrays import check_range, checked, shaped, split
 from ._barrier_bounds import ScaledBarrier, certified, dual_value
 from ._barrier_terms import barrier_terms
 from ._double_double import times, two_sum
@@ -122,14 +122,12 @@ class Barrier:
 
     def value(self, point: ArrayLike) -> float:
         """`sum_j B(v_j)`; infinite outside `|v_j| < 1`. Feasible or not."""
-        return float(barrier_terms(self._shaped("point", point, self.shape)).sum())
+        return float(barrier_terms(shaped("point", point, self.shape)).sum())
 
     def dual_value(self, multipliers: ArrayLike) -> float:
         """`kappa 1'lambda - sum_j B*((Z'lambda)_j)`, for multipliers used as given."""
         scaled = self.scaled()
-        return dual_value(scaled, np.ldexp(self._shaped("multipliers", multipliers, (len(self.Z),)), scaled.exponent))[
-            0
-        ]
+        return dual_value(scaled, np.ldexp(shaped("multipliers", multipliers, (len(self.Z),)), scaled.exponent))[0]
 
     def certify(
         self, point: ArrayLike, multipliers: ArrayLike | None = None, *, tail: ArrayLike | None = None
@@ -147,11 +145,11 @@ class Barrier:
         Raises `ValueError` for shapes that do not fit and entries that are not finite.
         """
         scaled = self.scaled()
-        v = self._shaped("point", point, self.shape)
-        low = np.zeros_like(v) if tail is None else self._shaped("tail", tail, self.shape)
+        v = shaped("point", point, self.shape)
+        low = np.zeros_like(v) if tail is None else shaped("tail", tail, self.shape)
         given, n_clipped = None, 0
         if multipliers is not None:
-            given = np.ldexp(self._shaped("multipliers", multipliers, (len(self.Z),)), scaled.exponent)
+            given = np.ldexp(shaped("multipliers", multipliers, (len(self.Z),)), scaled.exponent)
             n_clipped = int((given < 0).sum())
             given = np.maximum(given, 0.0)
             if not np.isfinite(given).all():
@@ -168,21 +166,10 @@ class Barrier:
         For then `min_i z_i.v <= p.Z v / 1'p < kappa` wherever all `|v_j| < 1` (Farkas).
         """
         scaled = self.scaled()
-        p, _ = split(self._shaped("multipliers", multipliers, (len(self.Z),)))
+        p, _ = split(shaped("multipliers", multipliers, (len(self.Z),)))
         if not (p >= 0).all() or not p.any():
             return False
         size = float(np.abs(times(np.ascontiguousarray(scaled.Z.T), p)[0]).sum())
         # Entries that change by this share of the largest make the inequality exact.
         rounding = _EPS * (2 + np.sqrt(max(scaled.Z.shape))) * float(p @ np.abs(scaled.Z).max(axis=1))
         return bool(size <= scaled.kappa * p.sum() + rounding)
-
-    def _shaped(self, name, value, shape):
-        """`value` in double precision and of this shape; axes of length one, as solvers' columns have, are dropped."""
-        if value is None:
-            raise ValueError(f"`{name}` is None: was the problem that it comes from solved?")
-        array = checked(name, value)
-        if array.shape != shape and squeezed(array.shape) == squeezed(shape):
-            array = array.reshape(shape)
-        if array.shape != shape:
-            raise ValueError(f"`{name}` must have shape {shape_text(shape)}; got {shape_text(array.shape)}.")
-        return array

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .._checks import shape_text
 from ..certificate import LeastCertificate
-from ._arrays import checked, squeezed
+from ._arrays import checked, shaped
 from ._least_squares import EPS, least_squares
 from .regularisers import AbstractRegulariser, ModifiedL1
 
@@ -126,7 +126,7 @@ class Interpolation:
     def value(self, point: ArrayLike) -> float:
         """`f(k)`; infinite outside the domain."""
         scaled = self.scaled()
-        k = np.ldexp(self._shaped("point", point, self.shape), -scaled.size)
+        k = np.ldexp(shaped("point", point, self.shape), -scaled.size)
         return float(np.ldexp(scaled.regulariser.value(k), scaled.value))
 
     def certify(self, point: ArrayLike, multipliers: ArrayLike | None = None) -> LeastCertificate:
@@ -146,10 +146,10 @@ class Interpolation:
         finite.
         """
         scaled = self.scaled()
-        k = np.ldexp(self._shaped("point", point, self.shape), -scaled.size)
+        k = np.ldexp(shaped("point", point, self.shape), -scaled.size)
         nu = None
         if multipliers is not None:
-            given = self._shaped("multipliers", multipliers, (self.n_constraints,))
+            given = shaped("multipliers", multipliers, (self.n_constraints,))
             nu = np.ldexp(given, scaled.rows + scaled.size - scaled.value)
             if not np.isfinite(nu).all():
                 raise ValueError("`multipliers` are so large that their bound leaves double precision; rescale them.")
@@ -172,24 +172,13 @@ class Interpolation:
         not negative where `k_i <= 0`. `nu.y` must exceed its rounding error a hundredfold (Farkas).
         """
         scaled = self.scaled()
-        nu = self._shaped("multipliers", multipliers, (self.n_constraints,))
+        nu = shaped("multipliers", multipliers, (self.n_constraints,))
         largest = np.frexp(np.abs(nu[nu != 0]))[1] + scaled.rows[nu != 0]
         if not len(largest):
             return False
         fractions, exponents = np.frexp(nu)
         nu = np.ldexp(fractions, np.where(nu != 0, exponents + scaled.rows - int(largest.max()), 0))
         return unreachable(scaled, nu)
-
-    def _shaped(self, name, value, shape):
-        """`value` in double precision and of this shape; axes of length one, as solvers' columns have, are dropped."""
-        if value is None:
-            raise ValueError(f"`{name}` is None: was the problem that it comes from solved?")
-        array = checked(name, value)
-        if array.shape != shape and squeezed(array.shape) == squeezed(shape):
-            array = array.reshape(shape)
-        if array.shape != shape:
-            raise ValueError(f"`{name}` must have shape {shape_text(shape)}; got {shape_text(array.shape)}.")
-        return array
 
 
 def forbidden_signs(regulariser: AbstractRegulariser, d: int) -> tuple[np.ndarray, np.ndarray]:

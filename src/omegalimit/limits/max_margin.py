@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .._checks import check_labels, shape_text, to_float64
 from ..certificate import Certificate, DeltaRank
-from ._arrays import check_range, checked, constraints_of, data_array, split, squeezed
+from ._arrays import check_range, checked, constraints_of, data_array, shaped, split
 from ._bounds import Scale
 from ._stationarity import stationary_multipliers
 from .constraints import AbstractConstraints
@@ -230,23 +230,23 @@ class MaxMargin:
 
     def margins(self, point: ArrayLike, intercept: float = 0.0) -> Float[np.ndarray, " N"]:
         """`<A_k, W> + y_k b` for every constraint, in the data's units, shape `(N,)`; `W` has shape `shape`."""
-        W, e = split(self._shaped("point", point, self.shape))
+        W, e = split(shaped("point", point, self.shape))
         margins = np.ldexp(self._constraints.margins(W), e + self._exponent)
         return margins if self.labels is None else margins + self.labels * intercept
 
     def combine(self, multipliers: ArrayLike) -> Float[np.ndarray, "..."]:
         """`sum_k p_k A_k`, of shape `shape`; `p` of shape `(N,)` is used as given, without clipping or scaling."""
-        p, e = split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
+        p, e = split(shaped("multipliers", multipliers, (self.n_constraints,)))
         return np.ldexp(self._constraints.combine(p), e + self._exponent)
 
     def norm_of(self, point: ArrayLike) -> float:
         """`|W|` in this problem's norm, without an intercept."""
-        W, e = split(self._shaped("point", point, self.shape))
+        W, e = split(shaped("point", point, self.shape))
         return float(np.ldexp(self._norm.of(W), e))
 
     def dual_norm_of(self, G: ArrayLike) -> float:
         """`|G|` in the dual norm, `max <G, W>` over `|W| <= 1`."""
-        scaled, e = split(self._shaped("G", G, self.shape))
+        scaled, e = split(shaped("G", G, self.shape))
         return float(np.ldexp(self._norm.dual(scaled), e))
 
     def certify(
@@ -283,7 +283,7 @@ class MaxMargin:
         """
         if not 0 <= delta < 1:
             raise ValueError(f"`delta` must lie in [0, 1); got {delta}.")
-        W = self._shaped("point", point, self.shape)
+        W = shaped("point", point, self.shape)
         b = self._checked_intercept(intercept)
         if not W.any() and not (self.intercept == "penalised" and b):
             raise ValueError("`point` is zero, which has no direction and no margin; pass a non-zero point.")
@@ -359,7 +359,7 @@ class MaxMargin:
             candidates = [q for q in map(self._scale.normalised, found) if q is not None]
             candidates = candidates or [self._scale.normalised(np.ones(self.n_constraints))]
             return min(candidates, key=lambda q: self._norm.dual(self._constraints.combine(q))), 0, 0.0
-        p, _ = split(self._shaped("multipliers", multipliers, (self.n_constraints,)))
+        p, _ = split(shaped("multipliers", multipliers, (self.n_constraints,)))
         mass = np.abs(p).sum()
         clipped = float(np.abs(p[p < 0]).sum() / mass) if mass else 0.0
         normalised = self._scale.normalised(p)
@@ -392,14 +392,3 @@ class MaxMargin:
 
     def _unscaled(self, value):
         return float(np.ldexp(value, self._exponent))
-
-    def _shaped(self, name, value, shape):
-        """`value` in double precision and of this shape; axes of length one, as solvers' columns have, are dropped."""
-        if value is None:
-            raise ValueError(f"`{name}` is None: was the problem that it comes from solved?")
-        array = checked(name, value)
-        if array.shape != shape and squeezed(array.shape) == squeezed(shape):
-            array = array.reshape(shape)
-        if array.shape != shape:
-            raise ValueError(f"`{name}` must have shape {shape_text(shape)}; got {shape_text(array.shape)}.")
-        return array

@@ -20,6 +20,7 @@ from . import _alignment_claims as claims
 from . import _alignment_times as times
 from ._alignment_instance import PAIR_START, Instance, fixture, instance, pair, refusal, unreached
 from ._alignment_path import Path, log_slope
+from ._alignment_radial import radial_tangential
 from ._alignment_runs import descent, errors_of, flow
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def large_steps(system: "EarlyAlignment") -> tuple[list[Verdict], list[str]]:
     """The polygon through descent's points, walked at constant speed between them."""
     drawn = _polygon(system.drawn(), LOSS, np.zeros(system.d))
     on_pair = _polygon(pair(), "exponential", PAIR_START)
-    return [claims.radial_tangential([drawn]), times.symmetric_pair([on_pair])], []
+    return [radial_tangential([drawn]), times.symmetric_pair([on_pair])], []
 
 
 def _polygon(rows: Instance, loss: str, start: Float[np.ndarray, " d"]) -> Path:

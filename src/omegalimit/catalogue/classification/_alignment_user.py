@@ -20,6 +20,7 @@ from ._alignment_answer import sentences, summary
 from ._alignment_arrays import arrays
 from ._alignment_instance import Instance, log_unit, of_solution, refusal
 from ._alignment_path import Path
+from ._alignment_radial import radial_tangential
 from ._alignment_runs import Diverged, StepsTooLate, descent, flow
 from ._alignment_times import LEAST_RATIO, exponential_time
 
@@ -100,7 +101,7 @@ def check(system: "EarlyAlignment", path: str, progress: Progress) -> Findings:
     for count, loss in enumerate(system.losses):
         progress(f"flow, {loss} loss", 0.2 + 0.8 * count / len(system.losses))
         by_flow = flow(rows, loss, until=system.until_log_time, fine=system.fine)
-        verdicts.append(claims.radial_tangential([by_flow]))
+        verdicts.append(radial_tangential([by_flow]))
         begins_weak = not math.isfinite(by_flow.first_times(np.array([system.weak]))[0])
         verdicts += _limits(system, by_flow, not_applicable, begins_weak=begins_weak)
         progress(f"descent, {loss} loss", 0.5 + 0.5 * count / len(system.losses))

@@ -16,6 +16,7 @@ from . import _alignment_times as times
 from ._alignment_arrays import arrays
 from ._alignment_instance import PAIR_START, Instance, fixture, instance, pair
 from ._alignment_path import Path
+from ._alignment_radial import radial_tangential
 from ._alignment_runs import descent, flow
 
 STATED = (
@@ -185,7 +186,7 @@ class EarlyAlignment(AbstractSystem):
             flows = [flow(i, loss, until=until) for i in instances]
             others = [flow(i, loss, until=until, start=i.another_start(self.seed)) for i in instances if i.n_outside]
             on_pair = flow(two, loss, until=until, start=PAIR_START)
-            verdicts.append(claims.radial_tangential(flows))
+            verdicts.append(radial_tangential(flows))
             verdicts += self.limits(flows, others)
             if loss == "exponential":
                 verdicts.append(times.symmetric_pair([on_pair]))
