@@ -586,6 +586,19 @@ def test_the_claims_hold_on_own_data(tmp_path):
     assert {v.claim: v.outcome for v in verdicts if v.outcome is not Outcome.HOLDS} == {}
 
 
+def test_rows_beyond_what_double_precision_decides_are_not_called_inseparable(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+    X[:, 0] += 0.3 * y  # separable, and still so in any units of the columns
+    path = written(tmp_path / "units.csv", X * [1e12, 1e-12, 1, 1], y)
+    with pytest.raises(ValueError, match="could not be decided") as caught:
+        SmoothedSignDescent(data=path, target="class").own_data()
+    said = (
+        rf"{re.escape(path)}: whether anything separates the classes could not be decided: (.+) Bring the columns to "
+    )
+    assert re.fullmatch(said + r"like sizes\.", str(caught.value))
+
+
 def test_own_data_that_nothing_separates(tmp_path):
     X = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0], [3.0, 2.0]])
     path = written(tmp_path / "circle.csv", X, [1, 1, 1, -1])

@@ -6,16 +6,19 @@ from ._sign_setting import Setting
 
 
 def inseparable(setting: Setting, *, intercept: bool) -> str:
-    """Why nothing separates the rows, naming those that add up to zero."""
+    """Why nothing separates the rows, naming those that add up to zero; or that this could not be decided."""
     farkas = setting.linf.farkas
-    text = f"nothing separates the classes through the origin: {setting.linf.reason}"
-    if farkas is not None:
-        rows = np.flatnonzero(farkas > 0)
-        named = ", ".join(f"{i} ({farkas[i]:.3g})" for i in rows[:6]) + (", ..." if len(rows) > 6 else "")
-        text = (
-            "nothing separates the classes through the origin: the rows y_i x_i, the first is 0, add up to zero with "
-            f"these positive weights: {named}."
+    if farkas is None:
+        return (
+            f"whether anything separates the classes could not be decided: {setting.linf.reason} "
+            "Bring the columns to like sizes."
         )
+    rows = np.flatnonzero(farkas > 0)
+    named = ", ".join(f"{i} ({farkas[i]:.3g})" for i in rows[:6]) + (", ..." if len(rows) > 6 else "")
+    text = (
+        "nothing separates the classes through the origin: the rows y_i x_i, the first is 0, add up to zero with "
+        f"these positive weights: {named}."
+    )
     return text if intercept else f"{text} With a column of ones (`--intercept`) they may be separable."
 
 
