@@ -1,6 +1,8 @@
 """A toy system: quick, and made to hold, fail, be undecided, wait or break as its fields say."""
 
+import contextlib
 import dataclasses
+import signal
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -44,7 +46,7 @@ class Toy(AbstractSystem):
     """Seed of the noise."""
     size: float = 0.5
     """The number that is judged."""
-    ending: Literal["found", "wait", "memory", "fault"] = "found"
+    ending: Literal["found", "wait", "dropped", "memory", "fault"] = "found"
     """How the check ends."""
 
     def __post_init__(self) -> None:
@@ -59,6 +61,11 @@ class Toy(AbstractSystem):
         if self.ending == "wait":
             print("waiting", flush=True)
             time.sleep(60)
+        if self.ending == "dropped":  # an interrupt that Python drops, as it does those inside a collector's callback
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            progress("going on", 0.7)
+            print("never said", flush=True)
         if self.ending == "memory":
             raise MemoryError
         if self.ending == "fault":
@@ -90,7 +97,6 @@ def register(monkeypatch: Any) -> None:
 
 
 if __name__ == "__main__":  # the command, with the toy in its catalogue, for tests that need a process of their own
-    import signal
     import sys
 
     from omegalimit.cli import main

@@ -273,6 +273,15 @@ def test_interrupted_in_mid_run(tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def test_an_interrupt_that_python_drops_ends_the_run_all_the_same():
+    with start("run", "toy", "--ending", "dropped", "--quiet") as child:
+        assert child.wait(20) == 130
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.read() == ""
+        assert child.stderr.read() == "omegalimit: interrupted; nothing half-written is left.\n"
+
+
 @pytest.mark.parametrize("arguments", [("list",), ("run", "toy", "--quiet"), ("run", "toy", "--quiet", "--json")])
 def test_a_reader_that_leaves_is_no_trouble(arguments):
     with start(*arguments) as child:

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "flows": {"problem", "losses", "trajectory", "data", "models"},
     "limits": {"certificate"},
     "solvers": {"limits", "certificate"},
-    "rigorous": {"limits", "certificate"},
+    "rigorous": {"limits", "certificate", "models"},
     "proof": {"limits", "rigorous"},
     "record": {"trajectory", "certificate", "claims"},
     "catalogue": BEFORE_THE_CATALOGUE | {"diagnose"},

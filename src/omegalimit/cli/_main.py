@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     try:
-        status = _dispatch(arguments)
+        status = _dispatch(arguments, interrupts)
         sys.stdout.flush()
         if interrupts:
             return complain("interrupted at the very end; what was written is whole.", _INTERRUPTED)
@@ -89,9 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"error: this is a fault of omegalimit, please report it: {one_line(error)}", _BUG)
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], interrupts: Sequence[int]) -> int:
     if arguments[:1] == ["run"]:
-        return _run(arguments[1:])
+        return _run(arguments[1:], interrupts)
     if arguments[:1] in (["solve"], ["certify"]):
         from . import _margins
 
@@ -140,7 +140,7 @@ def _show(name: str) -> None:
         print(f"  {counter_name}: {counter.text}")
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(_RUN_HELP)
         return 0
@@ -159,7 +159,13 @@ def _run(arguments: list[str]) -> int:
         record.prepare(options.out)
     started, wall, cpu = datetime.datetime.now(datetime.UTC), time.monotonic(), time.process_time()
     with contextlib.ExitStack() as stack:
-        show = (lambda text, fraction: None) if options.quiet else stack.enter_context(progress.shown(sys.stderr))
+        shown = (lambda text, fraction: None) if options.quiet else stack.enter_context(progress.shown(sys.stderr))
+
+        def show(text: str, fraction: float) -> None:
+            if interrupts:  # one that came inside a callback of the garbage collector, and was dropped there
+                raise KeyboardInterrupt
+            shown(text, fraction)
+
         findings, counters = _counters(system, wanted, show) if wanted else (system.check(show), [])
     path, trouble = None, None
     if options.out is not None:

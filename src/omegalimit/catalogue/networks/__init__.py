@@ -1,0 +1,1 @@
+"""Systems about networks with neurons: how many does training use, and where is their parametrisation critical?"""
