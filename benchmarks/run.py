@@ -6,9 +6,10 @@ nuclear: the limit problem beside CVXPY; margins: the other norms beside CVXPY, 
 random instances beside the usual training loop; paths: saddle paths and the Lasso's beside LARS; saddles: a flow from
 1e-60 beside SciPy and diffrax; quadratic: steps and flows of quadratic networks; filters: a grid of shifts and times
 beside a loop of fits; directions: time to a given angle to the maximum margin beside descent, scikit-learn and CVXPY;
-stopping: a grid of descents beside a plain loop; early_stopped: the estimator beside LogisticRegressionCV and a hard
-margin on real data; growth: time, memory and operations with n, L, d; startup: fresh processes. It needs the extra
-`benchmarks` (CVXPY with its solvers, diffrax).
+stopping: a grid of descents beside a plain loop; langevin: noisy gradient descent on 1e5 neurons beside a plain loop;
+ranks: exact generic ranks of monomial networks beside a loop of SVDs; early_stopped: the estimator beside
+LogisticRegressionCV and a hard margin on real data; growth: time, memory and operations with n, L, d; startup: fresh
+processes. It needs the extra `benchmarks` (CVXPY with its solvers, diffrax).
 The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
 
@@ -22,10 +23,12 @@ import directions
 import early_stopped
 import filters
 import growth
+import langevin
 import margins
 import nuclear
 import paths
 import quadratic
+import ranks
 import saddles
 import startup
 import stopping
@@ -40,6 +43,8 @@ BENCHMARKS = {
     "filters": filters,
     "directions": directions,
     "stopping": stopping,
+    "langevin": langevin,
+    "ranks": ranks,
     "early_stopped": early_stopped,
     "growth": growth,
     "startup": startup,
