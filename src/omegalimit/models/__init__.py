@@ -14,3 +14,10 @@ from .diagonal import NeuronFunctions as NeuronFunctions
 from .diagonal import PowerDifference as PowerDifference
 from .diagonal import ProductNeurons as ProductNeurons
 from .diagonal import WeightedSquares as WeightedSquares
+from .monomial import MonomialNetwork as MonomialNetwork
+from .subnetworks import Subnetwork as Subnetwork
+from .subnetworks import SubnetworkDistance as SubnetworkDistance
+from .subnetworks import SubnetworkKind as SubnetworkKind
+from .subnetworks import subnetwork as subnetwork
+from .subnetworks import subnetwork_distance as subnetwork_distance
+from .subnetworks import subnetwork_kinds as subnetwork_kinds
