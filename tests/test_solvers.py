@@ -390,7 +390,9 @@ def test_bad_input_is_named():
     limit = problem("l2")
     with pytest.raises(TypeError) as wrong_type:
         solve(np.eye(2))  # pyright: ignore[reportCallIssue, reportArgumentType]
-    assert str(wrong_type.value) == "`limit` must be a MaxMargin, an Interpolation or a Barrier; got ndarray."
+    assert str(wrong_type.value) == (
+        "`limit` must be a MaxMargin, an Interpolation, a Barrier, a StationaryMeasure or a ConvexReluNet; got ndarray."
+    )
     with pytest.raises(TypeError, match=r"^`tol` must be a number; got '1'\.$"):
         solve(limit, "1")  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(ValueError, match="tol") as wrong_tolerance:

@@ -43,13 +43,16 @@ if TYPE_CHECKING:
     from .estimators import MaxMarginClassifier as MaxMarginClassifier
     from .estimators import ShiftedDescentRegressor as ShiftedDescentRegressor
     from .flows import Arrival as Arrival
+    from .flows import Clusters as Clusters
     from .flows import DescentEnding as DescentEnding
     from .flows import DescentResult as DescentResult
     from .flows import DiagonalEnding as DiagonalEnding
     from .flows import DiagonalFlow as DiagonalFlow
     from .flows import ExtendedDescent as ExtendedDescent
     from .flows import FlowResult as FlowResult
+    from .flows import Langevin as Langevin
     from .flows import LogisticDescent as LogisticDescent
+    from .flows import MonomialDescent as MonomialDescent
     from .flows import OptimiserDescent as OptimiserDescent
     from .flows import SeparableDescent as SeparableDescent
     from .flows import SeparableEnding as SeparableEnding
@@ -65,10 +68,12 @@ if TYPE_CHECKING:
     from .flows import gradient_descent as gradient_descent
     from .flows import gradient_flow as gradient_flow
     from .flows import kl_divergence as kl_divergence
+    from .flows import langevin as langevin
     from .flows import logistic_descent as logistic_descent
     from .flows import measure as measure
     from .flows import mirror_descent as mirror_descent
     from .flows import mirror_flow as mirror_flow
+    from .flows import monomial_descent as monomial_descent
     from .flows import optimiser_descent as optimiser_descent
     from .flows import predicted_gap as predicted_gap
     from .flows import quadratic_descent as quadratic_descent
@@ -80,24 +85,40 @@ if TYPE_CHECKING:
     from .flows import smoothed_sign_descent as smoothed_sign_descent
     from .flows import smoothness as smoothness
     from .flows import time_constant as time_constant
+    from .limits import Arrangement as Arrangement
     from .limits import Barrier as Barrier
+    from .limits import Cells as Cells
+    from .limits import Concentration as Concentration
+    from .limits import ConvexReluNet as ConvexReluNet
     from .limits import DepthPotential as DepthPotential
     from .limits import DirectionLaw as DirectionLaw
     from .limits import Face as Face
     from .limits import FaceEntropy as FaceEntropy
+    from .limits import Faces as Faces
     from .limits import HyperbolicEntropy as HyperbolicEntropy
     from .limits import Interpolation as Interpolation
     from .limits import MaxMargin as MaxMargin
+    from .limits import MeasureCertificate as MeasureCertificate
+    from .limits import MeasureLaw as MeasureLaw
     from .limits import MinimumNorm as MinimumNorm
     from .limits import MixtureRisk as MixtureRisk
     from .limits import ModifiedL1 as ModifiedL1
+    from .limits import NetCertificate as NetCertificate
     from .limits import RelativeEntropy as RelativeEntropy
+    from .limits import ShallowThreshold as ShallowThreshold
     from .limits import SquaredNorm as SquaredNorm
+    from .limits import StationaryMeasure as StationaryMeasure
+    from .limits import cover_count as cover_count
+    from .limits import criticality_threshold as criticality_threshold
     from .limits import direction_law as direction_law
     from .limits import entropy_on_face as entropy_on_face
+    from .limits import face_count as face_count
+    from .limits import generic_shallow_rank as generic_shallow_rank
+    from .limits import generic_threshold as generic_threshold
     from .limits import margin_ratio as margin_ratio
     from .limits import minimum_norm as minimum_norm
     from .limits import optimal_face as optimal_face
+    from .limits import shallow_rank as shallow_rank
     from .limits.excess_risk import ExcessRisk as ExcessRisk
     from .limits.excess_risk import hold_out_factor as hold_out_factor
     from .limits.growth_times import GrowthTimes as GrowthTimes
@@ -119,10 +140,17 @@ if TYPE_CHECKING:
     from .limits.spectral_filters import negative_ridge_filter as negative_ridge_filter
     from .limits.spectral_filters import ridge_filter as ridge_filter
     from .losses import PolynomialTail as PolynomialTail
+    from .models import MonomialNetwork as MonomialNetwork
     from .models import NeuronFunctions as NeuronFunctions
     from .models import PowerDifference as PowerDifference
     from .models import ProductNeurons as ProductNeurons
+    from .models import Subnetwork as Subnetwork
+    from .models import SubnetworkDistance as SubnetworkDistance
+    from .models import SubnetworkKind as SubnetworkKind
     from .models import WeightedSquares as WeightedSquares
+    from .models import subnetwork as subnetwork
+    from .models import subnetwork_distance as subnetwork_distance
+    from .models import subnetwork_kinds as subnetwork_kinds
     from .models.definition import check_definition as check_definition
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
@@ -130,8 +158,17 @@ if TYPE_CHECKING:
     from .record import Record as Record
     from .record import read as read_record  # noqa: F401 - for type checkers, under its public name
     from .record import write as write_record  # noqa: F401 - as above
+    from .rigorous import FloatRank as FloatRank
+    from .rigorous import GenericRank as GenericRank
+    from .rigorous import JacobianRank as JacobianRank
     from .rigorous import ProvenBounds as ProvenBounds
+    from .rigorous import RankTable as RankTable
+    from .rigorous import expected_rank as expected_rank
+    from .rigorous import float_rank as float_rank
+    from .rigorous import generic_rank as generic_rank
+    from .rigorous import jacobian_rank as jacobian_rank
     from .rigorous import prove as prove
+    from .rigorous import rank_table as rank_table
     from .solvers import BarrierPath as BarrierPath
     from .solvers import Solution as Solution
     from .solvers import barrier_path as barrier_path
@@ -289,6 +326,43 @@ _PUBLIC = {
     "ExtendedDescent": "flows:ExtendedDescent",
     "StepCounts": "flows:StepCounts",
     "smoothness": "flows:smoothness",
+    "Arrangement": "limits:Arrangement",
+    "Cells": "limits:Cells",
+    "Faces": "limits:Faces",
+    "cover_count": "limits:cover_count",
+    "face_count": "limits:face_count",
+    "ConvexReluNet": "limits:ConvexReluNet",
+    "NetCertificate": "limits:NetCertificate",
+    "StationaryMeasure": "limits:StationaryMeasure",
+    "MeasureCertificate": "limits:MeasureCertificate",
+    "ShallowThreshold": "limits:ShallowThreshold",
+    "shallow_rank": "limits:shallow_rank",
+    "criticality_threshold": "limits:criticality_threshold",
+    "langevin": "flows:langevin",
+    "Langevin": "flows:Langevin",
+    "Clusters": "flows:Clusters",
+    "monomial_descent": "flows:monomial_descent",
+    "MonomialDescent": "flows:MonomialDescent",
+    "MonomialNetwork": "models:MonomialNetwork",
+    "Subnetwork": "models:Subnetwork",
+    "SubnetworkDistance": "models:SubnetworkDistance",
+    "SubnetworkKind": "models:SubnetworkKind",
+    "subnetwork": "models:subnetwork",
+    "subnetwork_distance": "models:subnetwork_distance",
+    "subnetwork_kinds": "models:subnetwork_kinds",
+    "JacobianRank": "rigorous:JacobianRank",
+    "GenericRank": "rigorous:GenericRank",
+    "FloatRank": "rigorous:FloatRank",
+    "RankTable": "rigorous:RankTable",
+    "expected_rank": "rigorous:expected_rank",
+    "generic_rank": "rigorous:generic_rank",
+    "jacobian_rank": "rigorous:jacobian_rank",
+    "float_rank": "rigorous:float_rank",
+    "rank_table": "rigorous:rank_table",
+    "generic_shallow_rank": "limits:generic_shallow_rank",
+    "generic_threshold": "limits:generic_threshold",
+    "MeasureLaw": "limits:MeasureLaw",
+    "Concentration": "limits:Concentration",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

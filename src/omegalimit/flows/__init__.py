@@ -2,6 +2,7 @@
 
 from ._extended_descent import ExtendedDescent as ExtendedDescent
 from ._extended_descent import StepCounts as StepCounts
+from ._langevin_clusters import Clusters as Clusters
 from ._margin_smoothness import smoothness as smoothness
 from ._polish import Polished as Polished
 from ._quadratic_mirror_descent import MirrorDescent as MirrorDescent
@@ -26,8 +27,12 @@ from .gradient_descent import gradient_descent as gradient_descent
 from .gradient_flow import FlowResult as FlowResult
 from .gradient_flow import Plateau as Plateau
 from .gradient_flow import gradient_flow as gradient_flow
+from .langevin import Langevin as Langevin
+from .langevin import langevin as langevin
 from .logistic_descent import LogisticDescent as LogisticDescent
 from .logistic_descent import logistic_descent as logistic_descent
+from .monomial_descent import MonomialDescent as MonomialDescent
+from .monomial_descent import monomial_descent as monomial_descent
 from .optimiser_descent import OptimiserDescent as OptimiserDescent
 from .optimiser_descent import optimiser_descent as optimiser_descent
 from .quadratic_descent import QuadraticDescent as QuadraticDescent

@@ -7,8 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from ..certificate import BarrierCertificate, Certificate, LeastCertificate
+from ..limits.measure_certificate import MeasureCertificate
+from ..limits.net_certificate import NetCertificate
 
-AnyCertificate = TypeVar("AnyCertificate", Certificate, LeastCertificate, BarrierCertificate)
+AnyCertificate = TypeVar(
+    "AnyCertificate", Certificate, LeastCertificate, BarrierCertificate, MeasureCertificate, NetCertificate
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,20 @@ from ..certificate import BarrierCertificate, Certificate, LeastCertificate
 from ..limits import Interpolation, MaxMargin
 from ..limits.barrier import Barrier
 from ..limits.constraints import Factors, Matrices, Rows
+from ..limits.convex_relu import ConvexReluNet
 from ..limits.judgement import OPEN, judge
+from ..limits.measure_certificate import MeasureCertificate
+from ..limits.net_certificate import NetCertificate
+from ..limits.stationary_measure import StationaryMeasure
 from ._barrier import MARGIN_TOL, least_barrier
 from ._candidate import Candidate, balanced, best_intercept
 from ._farkas import opposite, reduced
 from ._interpolate import interpolate
 from ._solution import Solution
+from .convex_relu import convex_relu
+from .stationary_measure import stationary_measure
+
+AnyLimit = MaxMargin | Interpolation | Barrier | StationaryMeasure | ConvexReluNet
 
 # Norm -> "module:function" of its method, the parameters that it takes from the limit.
 _METHODS = {
@@ -41,8 +49,12 @@ def solve(limit: MaxMargin, tol: float = ..., *, polish: bool = ...) -> Solution
 def solve(limit: Interpolation, tol: float = ..., *, polish: bool = ...) -> Solution[LeastCertificate]: ...
 @overload
 def solve(limit: Barrier, tol: float = ..., *, polish: bool = ...) -> Solution[BarrierCertificate]: ...
-def solve(limit: MaxMargin | Interpolation | Barrier, tol: float = 1e-8, *, polish: bool = True) -> Solution:
-    """The maximum margin, the least interpolant or the least barrier that `limit` asks for, certified from both sides.
+@overload
+def solve(limit: StationaryMeasure, tol: float = ..., *, polish: bool = ...) -> Solution[MeasureCertificate]: ...
+@overload
+def solve(limit: ConvexReluNet, tol: float = ..., *, polish: bool = ...) -> Solution[NetCertificate]: ...
+def solve(limit: AnyLimit, tol: float = 1e-8, *, polish: bool = True) -> Solution:
+    """The optimum of `limit`, certified from both sides: maximum margin, least interpolant, barrier or measure.
 
     - `tol`: the relative gap `(upper - lower) / upper` that counts as optimal. Rounding sets a floor of about
       `1e-16 max |A_k| / gamma*`; see `relative_slack` of the certificate.
@@ -55,21 +67,30 @@ def solve(limit: MaxMargin | Interpolation | Barrier, tol: float = 1e-8, *, poli
     Separability is settled by a point of positive margin, or else by the least-norm point, which is then the Farkas
     combination; that step does not depend on the norm. Interpolation: linear program with lazy columns (modified l1),
     Newton's method on the smooth dual by continuation in the starting scale (all others). Barrier: the l-infinity
-    margin first, which says whether there is a solution; then interior point, and Newton on the active rows.
+    margin first, which says whether there is a solution; then interior point, and Newton on the active rows. Stationary
+    measure: Newton's method on its dual, by continuation in beta. Convex ReLU network: conditional gradient, then
+    Newton on the directions and masses that are left. `polish` says nothing to these two.
 
     The status is `"optimal"` only if the recomputed gap is at most `tol`, and its rounding error at most `tol` or 1e-8,
     whichever is larger. Raises `ValueError` for a `tol` outside (0, 1) and `TypeError` for another limit.
 
     The sources of the methods stand in their files.
     """
-    if not isinstance(limit, (MaxMargin, Interpolation, Barrier)):
-        raise TypeError(f"`limit` must be a MaxMargin, an Interpolation or a Barrier; got {type(limit).__name__}.")
+    if not isinstance(limit, AnyLimit):
+        raise TypeError(
+            "`limit` must be a MaxMargin, an Interpolation, a Barrier, a StationaryMeasure or a ConvexReluNet; "
+            f"got {type(limit).__name__}."
+        )
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.integer, np.floating)):
         raise TypeError(f"`tol` must be a number; got {tol!r}.")
     if not 0 < tol < 1:
         raise ValueError(f"`tol` must lie between 0 and 1, both excluded; got {tol}.")
     if isinstance(limit, Interpolation):
         return interpolate(limit, tol=tol, polish=polish)
+    if isinstance(limit, StationaryMeasure):
+        return stationary_measure(limit, tol=tol)
+    if isinstance(limit, ConvexReluNet):
+        return convex_relu(limit, tol=tol)
     if isinstance(limit, Barrier):
         return least_barrier(limit, solve(MaxMargin("linf", rows=limit.Z), MARGIN_TOL), tol=tol, polish=polish)
     start = time.process_time()
