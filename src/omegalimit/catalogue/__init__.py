@@ -55,6 +55,11 @@ SYSTEMS: dict[str, Entry] = {
         "EarlyStopping",
         "early stopping: how long should gradient descent train a classifier on noisy labels?",
     ),
+    "monomial-networks": Entry(
+        "omegalimit.catalogue.networks.monomial_networks",
+        "MonomialNetworks",
+        "deep monomial networks: are the critical points of the parametrisation its subnetworks?",
+    ),
 }
 
 
