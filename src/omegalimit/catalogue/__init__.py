@@ -55,6 +55,11 @@ SYSTEMS: dict[str, Entry] = {
         "EarlyStopping",
         "early stopping: how long should gradient descent train a classifier on noisy labels?",
     ),
+    "width-collapse": Entry(
+        "omegalimit.catalogue.networks.width_collapse",
+        "WidthCollapse",
+        "noisy wide ReLU networks: on how many directions does the width collapse?",
+    ),
     "monomial-networks": Entry(
         "omegalimit.catalogue.networks.monomial_networks",
         "MonomialNetworks",

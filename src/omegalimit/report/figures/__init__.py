@@ -10,10 +10,10 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from ...record import Record
-from . import alignment, attention, diagonal, monomial, quadratic, shifted, sign, stopping
+from . import alignment, attention, collapse, diagonal, monomial, quadratic, shifted, sign, stopping
 from ._shared import STYLE
 
-_MODULES = (attention, diagonal, quadratic, shifted, alignment, sign, stopping, monomial)
+_MODULES = (attention, diagonal, quadratic, shifted, alignment, sign, stopping, collapse, monomial)
 
 
 def save(record: Record, folder: str | Path) -> list[Path]:
