@@ -182,6 +182,8 @@ if TYPE_CHECKING:
     from .solvers.shift_selection import fit_shift as fit_shift
     from .trajectory import Ending as Ending
     from .trajectory import Trajectory as Trajectory
+    from .solvers import stationary_measure as stationary_measure
+    from .solvers import convex_relu as convex_relu
 
     __version__: str
 
@@ -363,6 +365,8 @@ _PUBLIC = {
     "generic_threshold": "limits:generic_threshold",
     "MeasureLaw": "limits:MeasureLaw",
     "Concentration": "limits:Concentration",
+    "stationary_measure": "solvers:stationary_measure",
+    "convex_relu": "solvers:convex_relu",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
