@@ -3,9 +3,11 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -510,6 +512,16 @@ def test_refusals_of_questions():
     assert refusal(lambda: arrangement.witness([2, 0])) == (
         "`signs` must have shape (2,) and hold only -1, 0 and +1; got [2, 0]."
     )
+    assert refusal(lambda: arrangement.vertices_of([1, 7])) == ("The signs in `cell` must be -1, 0 or +1; got [1, 7].")
+    n_cells = len(arrangement.cells())
+    sparse: Any = scipy.sparse.csr_array(np.eye(2))
+    for cell in (99, -1):
+        assert refusal(lambda cell=cell: arrangement.vertices_of(cell)) == (
+            f"`cell` must be an index from 0 to {n_cells - 1}, as there are {n_cells} cells; got {cell}."
+        )
+    assert refusal(lambda: arrangement.cells().index([1, 1, 1])) == "`signs` must have shape (2,); got (3,)."
+    assert refusal(lambda: Arrangement(sparse), TypeError) == ("`rows` is a sparse array; pass `rows.toarray()`.")
+    assert refusal(lambda: augmented(sparse), TypeError) == ("`X` is a sparse array; pass `X.toarray()`.")
     assert refusal(lambda: arrangement.vertices_of([1])) == (
         "`cell` must be an index or signs of shape (2,); got shape (1,)."
     )

@@ -5,12 +5,15 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omegalimit.limits.arrangement import cover_count
+from omegalimit.limits._relu_reach import Reach
+from omegalimit.limits.arrangement import Arrangement, cover_count
 from omegalimit.limits.convex_relu import ConvexReluNet
-from omegalimit.solvers.convex_relu import convex_relu
+from omegalimit.solvers import solve
+from omegalimit.solvers.convex_relu import _status, convex_relu
 
 # |R| / lam on a learned direction: a sum of some ten terms of about that size, each rounded once or twice.
 ALIGNED = 1e-12
@@ -252,10 +255,162 @@ def test_interpolation_as_lam_goes_to_zero(n, d, m):
     assert least[1] >= least[0]
 
 
+DISTINCT = (
+    [
+        [-2, -1, 1, -1, 1],
+        [-2, -2, 1, -1, 1],
+        [-1, -2, -2, -1, -2],
+        [1, -2, -1, 1, 0],
+        [0, 2, 1, 0, -1],
+        [-2, 2, 2, 1, 1],
+    ],
+    [0, 0, 1, 0, -1, -1],
+)
+REPEATED = (
+    [[1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 1]],
+    [-1, 1, -1, 0, 1, 1],
+)
+
+
+def test_far_below_the_first_lam():
+    """The directions hardly change any more: `F*/lam` tends to the least mass that interpolates, from below."""
+    X, y = DISTINCT
+    found = [convex_relu(ConvexReluNet(X, y, lam=lam)) for lam in (1e-6, 1e-8, 1e-12, 1e-15)]
+    values = [
+        check(ConvexReluNet(X, y, lam=1.0), one).upper / lam
+        for one, lam in zip(found, (1e-6, 1e-8, 1e-12, 1e-15), strict=True)
+    ]
+    assert [one.certificate.n_directions for one in found] == [2, 2, 2, 2]
+    assert sorted(values) == values
+    # The distance is half of lam |nu|^2 / n, and |nu| about two.
+    assert values[0] == pytest.approx(values[-1], rel=1e-5)
+    c = found[-1].certificate
+    np.testing.assert_allclose(c.predict(np.array(X, float)), y, atol=1e-12)
+
+
+@pytest.mark.parametrize("lam", [1e-7, 2.7374392578249336e-10, 1e-12, 1e-20])
+def test_targets_out_of_reach_of_every_network(lam):
+    """Two inputs with targets -1 and 1 each cost 4 (1/12); the others are interpolated, with one direction."""
+    X, y = REPEATED
+    limit = ConvexReluNet(X, y, lam=lam)
+    for solution in (convex_relu(limit), solve(limit)):
+        c = check(limit, solution)
+        assert c.n_directions == 1
+        assert c.upper == pytest.approx(1 / 3 + lam * c.total_mass, rel=1e-12)
+        assert c.total_mass == pytest.approx(1.58114, rel=1e-5)
+        np.testing.assert_allclose(c.residual, c.fitted - y, atol=1e-12)
+        assert objective(np.array(X, float), np.array(y), lam, c.directions, c.masses) == pytest.approx(
+            c.upper, rel=1e-14
+        )
+    # Whatever residual is given: its part out of reach is that of the targets.
+    noise = np.random.default_rng(0).standard_normal(6)
+    given = limit.certify(c.directions, c.masses, noise, patterns=c.patterns)
+    assert given.lower <= c.upper * (1 + 1e-14)
+    assert given.upper == pytest.approx(c.upper, rel=1e-14)
+    assert given.lower >= 1 / 3 - 1e-12
+
+
+def test_contradictory_targets_of_two_outputs():
+    rng = np.random.default_rng(11)
+    X, y = rng.integers(0, 2, (12, 2)).astype(float), rng.integers(-1, 2, (12, 2)).astype(float)
+    for lam in (1e-4, 1.7e-10):
+        c = convex_relu(ConvexReluNet(X, y, lam=lam)).certificate
+        assert c.gap < 1e-14
+        means = np.array([y[(x == X).all(axis=1)].mean(axis=0) for x in X])
+        fitted = ((c.fitted - means) ** 2).sum() / 24 + lam * c.total_mass
+        assert c.upper == pytest.approx(((y - means) ** 2).sum() / 24 + fitted, rel=1e-14)
+        # At the optimum of the means' problem its misfit is of second order: lam^2 |nu|^2 / 2n, with |nu| below 30.
+        assert ((c.fitted - means) ** 2).sum() <= (30 * lam) ** 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reach_is_the_span_of_features(seed):
+    """Rows repeated, stretched, and of opposite senses whose normals are dependent, against many features."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((3 + seed % 2, 2))
+    rows = np.concatenate([base, 4 * base[:2], -base, -0.5 * base[1:2], base[:1]])
+    features = np.maximum(rows @ sphere(2, 4000, seed=seed).T, 0)
+    U, S, _ = np.linalg.svd(features)
+    rank = int((1e-10 * S[0] < S).sum())
+    # Pairs of both senses: of as many linear functions two are independent; the rest are kinks, one a pair.
+    assert rank == len(base) + 2 < len(rows)
+    values = rng.standard_normal((len(rows), 2))
+    part = Reach(Arrangement(rows)).part(values)
+    np.testing.assert_allclose(part, U[:, :rank] @ (U[:, :rank].T @ values), atol=1e-12)
+    limit = ConvexReluNet(rows, values[:, 0], lam=1e-9, bias=False)
+    c = check(limit, convex_relu(limit))
+    misfit = ((values - part)[:, 0] ** 2).sum() / (2 * len(rows))
+    assert c.upper == pytest.approx(misfit + 1e-9 * c.total_mass, rel=1e-12)
+
+
+def test_a_small_gap_beside_misfit_is_no_optimum():
+    """Where the least objective is mostly misfit, directions that are not the optimum's have small gaps too."""
+    limit = ConvexReluNet(*REPEATED, lam=1e-9)
+    best = convex_relu(limit).certificate
+    assert _status(limit, best, 1e-8)[0] == "optimal"
+    twice = np.repeat(best.directions, 2, axis=0), np.repeat(best.masses / 2, 2)
+    split = limit.certify(*twice, best.residual, patterns=np.repeat(best.patterns, 2, axis=0))
+    assert split.gap < 1e-8
+    status, reason = _status(limit, split, 1e-8)
+    assert status == "stalled"
+    assert reason.endswith(
+        " with 2 directions, some of one sign in one closed cell: the objective is near its least value, the "
+        "directions are not yet those of the optimum."
+    )
+    more = limit.certify(best.directions, best.masses * 1.0001, best.residual, patterns=best.patterns)
+    assert more.gap < 1e-8
+    status, reason = _status(limit, more, 1e-8)
+    assert status == "stalled"
+    assert re.fullmatch(
+        r"the relative gap is 2\.5e-09 with 1 directions, and 5\.3e-01 of the masses' cost: the objective is near its "
+        r"least value, the directions are not yet those of the optimum\.",
+        reason,
+    )
+
+
+def test_rounding_is_no_optimum_and_the_advice():
+    X, y = normal(5, 2)
+    for lam in (1e-22, 1e-24):
+        solution = solve(ConvexReluNet(X, y, lam=lam))
+        c = solution.certificate
+        assert c.gap <= 1e-8 < c.relative_slack
+        assert solution.status == "stalled"
+        assert solution.reason == (
+            f"the relative gap is {c.gap:.1e} with 3 directions, but rounding alone moves it by "
+            f"{c.relative_slack:.1e}. `lam` is {lam:.0e} of the least that leaves no direction: take a larger one."
+        )
+    near = solve(ConvexReluNet(1e-8 * X, y, lam=5e-10))
+    assert near.status == "stalled"
+    assert near.reason.endswith(
+        ". The rows (x, 1) are parallel but for 4e-09: inputs close together, near zero or far from it. Shift and "
+        "scale the columns of `X` to mean 0 and size 1; that is another problem, as weight decay takes in the bias."
+    )
+    apart = convex_relu(ConvexReluNet(X * [1e-8, 1], y, lam=1e-12, bias=False))
+    assert apart.status == "stalled"
+    assert apart.reason.endswith(" The inputs span their space only to 3e-08: scale the columns of `X` to one size.")
+
+
+def test_candidates_of_extreme_lengths():
+    """Lengths of directions belong to the masses, however large or small either is."""
+    limit = ConvexReluNet(*normal(5, 2), lam=0.05)
+    best = convex_relu(limit).certificate
+    for length in (1e-200, 1e-300, 1e200, 2.0**1000):
+        c = limit.certify(best.directions * length, best.masses / length, best.residual, patterns=best.patterns)
+        assert c.gap < 1e-14
+        np.testing.assert_allclose(c.masses, best.masses, rtol=1e-14)
+    tiny = limit.certify(best.directions * 1e-200, best.masses, best.residual)
+    np.testing.assert_allclose(tiny.masses, 1e-200 * best.masses, rtol=1e-14)
+    large = limit.certify(best.directions, best.masses * 1e140, best.residual * 1e300)
+    # The misfit is quadratic in masses so large; the residual is brought down to the same feasible one.
+    assert large.upper == pytest.approx((1e140 * best.fitted) @ (1e140 * best.fitted) / 10, rel=1e-12)
+    assert large.lower <= best.upper
+    assert limit.certify(best.directions, best.masses, best.residual * 1e300).lower > 0
+
+
 def test_units():
     X, y = normal(6, 2, seed=8)
     one = convex_relu(ConvexReluNet(X, y, lam=0.05)).certificate
-    for factor in (2.0**400, 2.0**-400, 1e100, 3e-100):
+    for factor in (2.0**400, 2.0**-400, 1e150, 3e-150):
         c = convex_relu(ConvexReluNet(X, factor * y, lam=factor * 0.05)).certificate
         np.testing.assert_array_equal(c.patterns, one.patterns)
         np.testing.assert_allclose(c.directions, one.directions, atol=1e-12)
@@ -264,7 +419,7 @@ def test_units():
         assert c.unique is True
     # Without a bias, inputs and lam times one factor change nothing but the masses.
     plain = convex_relu(ConvexReluNet(X, y, lam=0.05, bias=False)).certificate
-    for factor in (2.0**300, 1e-100):
+    for factor in (2.0**300, 1e-150, 1e150):
         c = convex_relu(ConvexReluNet(factor * X, y, lam=factor * 0.05, bias=False)).certificate
         np.testing.assert_array_equal(c.patterns, plain.patterns)
         np.testing.assert_allclose(c.masses * factor, plain.masses, rtol=1e-11)
@@ -453,7 +608,33 @@ def test_bad_input(X, y, options, message):
 
 def test_bad_candidates_and_other_arguments():
     limit = ConvexReluNet(*normal(5, 2), lam=0.05)
+    u = [[1.0, 0, 0]]
+    for options, message in [
+        ({"lam": True}, "`lam` must be a number; got True."),
+        ({"lam": 0.1, "bias": "no"}, "`bias` must be True or False; got 'no'."),
+        ({"lam": 0.1, "most": "a"}, "`most` must be an integer; got 'a'."),
+        ({"lam": 0.1, "X": scipy.sparse.csr_array(limit.X)}, "`X` is a sparse array; pass `X.toarray()`."),
+    ]:
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+            ConvexReluNet(**{"X": limit.X, "y": limit.y, **options})
+    for share, message in [
+        (np.nan, "`share` must be finite; got nan."),
+        (2, "`share` must lie between 0 and 1; got 2."),
+    ]:
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            limit.largest(limit.y, share=share)
+    with pytest.raises(
+        ValueError,
+        match=r"^`patterns\[0\]` has zeros on whose hyperplanes `directions\[0\]` has no part: no direction near it "
+        r"has that pattern\.$",
+    ):
+        limit.certify(u, [1.0], patterns=np.zeros((1, 5)))
     for arguments, message in [
+        (
+            (u, [1e160]),
+            "`masses[0]`, times the length of `directions[0]` and the size of the inputs, is more than 1e+150 times "
+            "the targets: bounds on its square leave double precision.",
+        ),
         (([[1.0, 2]], [1.0]), "`directions` must have shape (K, 3); got (1, 2)."),
         (([[0.0, 0, 0]], [1.0]), "`directions[0]` is zero; a direction must have a length."),
         (([[1.0, 0, 0]], [1.0, 2]), "`masses` must have shape (1,); got (2,)."),

@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import scipy.sparse
 from jaxtyping import Float, Int
 
 from .._checks import check_finite, check_ndim, check_unmasked, shape_text, to_float64
@@ -47,6 +48,12 @@ def integer_rows(value: object, name: str) -> np.ndarray:
                 "(an input of zeros without bias never switches a neuron on)."
             )
     return rows
+
+
+def refuse_sparse(name: str, value: object) -> None:
+    """Raise `TypeError` for a sparse array, which is no array of numbers to NumPy."""
+    if scipy.sparse.issparse(value):
+        raise TypeError(f"`{name}` is a sparse array; pass `{name}.toarray()`.")
 
 
 def _is_table(value: list | tuple) -> bool:

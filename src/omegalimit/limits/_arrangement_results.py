@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from .._checks import shape_text
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cells:
@@ -26,8 +28,12 @@ class Cells:
         return len(self.signs)
 
     def index(self, signs: ArrayLike) -> int | None:
-        """The cell with these signs; `None` where no direction has them."""
+        """The cell with these signs; `None` where no direction has them. Raises `ValueError` for another shape."""
         wanted = np.asarray(signs)
+        if wanted.shape != self.signs.shape[1:]:
+            raise ValueError(
+                f"`signs` must have shape {shape_text(self.signs.shape[1:])}; got {shape_text(wanted.shape)}."
+            )
         found = np.flatnonzero((self.signs == wanted).all(axis=1))
         return int(found[0]) if len(found) else None
 

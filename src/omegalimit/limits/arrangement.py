@@ -45,6 +45,7 @@ from ._arrangement_integers import (
     independent_rows,
     integer_rows,
     integers_of,
+    refuse_sparse,
     unit,
 )
 from ._arrangement_projection import determinant, orthogonalised, without
@@ -66,6 +67,7 @@ def augmented(X: ArrayLike, *, bias: bool = True) -> Float[np.ndarray, "n D"]:
 
     Raises `ValueError` or `TypeError` for arrays of the wrong shape or kind and entries that are not finite.
     """
+    refuse_sparse("X", X)
     inputs, _ = to_float64(X, "X")
     check_ndim(inputs, "X", axes="n, d")
     check_finite(inputs, "X")
@@ -91,6 +93,7 @@ class Arrangement:
     _exact: Any = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
+        refuse_sparse("rows", self.rows)
         exact = integer_rows(self.rows, "rows")
         object.__setattr__(self, "_exact", exact)
         given = np.asarray(self.rows)
@@ -113,6 +116,23 @@ class Arrangement:
     @functools.cached_property
     def _distinct(self):
         return distinct_rows(self._exact)
+
+    @property
+    def exact_rows(self) -> np.ndarray:
+        """The rows as coprime integers, dtype object, shape `(n, D)`: each times a positive number of its own."""
+        return self._exact
+
+    def same_rows(self) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " g"], Float[np.ndarray, " n"]]:
+        """For each row its group, of rows that are positive multiples of one another; first rows; the multiples.
+
+        Row `i` is `multiples[i]`, rounded, times the first row of its group.
+        """
+        which, orientation = self._distinct[1:]
+        _, first, group = np.unique(2 * which + (orientation > 0), return_index=True, return_inverse=True)
+        leaders = self.rows[first][group]
+        column = np.abs(leaders).argmax(axis=1)
+        every = np.arange(len(column))
+        return group, first, self.rows[every, column] / leaders[every, column]
 
     @functools.cached_property
     def _quotient(self) -> tuple[np.ndarray, np.ndarray]:
@@ -308,14 +328,21 @@ class Arrangement:
         For cells of rank 3, in the order of the polygon; of rank 2, the two ends: counter-clockwise as seen from
         outside the sphere where rank and `D` agree. Otherwise in the order of `rays`.
         """
-        if isinstance(cell, (int, np.integer)):
-            signs = (self.__dict__.get("_cells") or self.cells()).signs[cell]
+        if isinstance(cell, (int, np.integer)) and not isinstance(cell, bool):
+            cells = self.__dict__.get("_cells") or self.cells()
+            if not 0 <= cell < len(cells):
+                raise ValueError(
+                    f"`cell` must be an index from 0 to {len(cells) - 1}, as there are {len(cells)} cells; got {cell}."
+                )
+            signs = cells.signs[cell]
         else:
             signs = np.asarray(cell)
         if signs.shape != (self.shape[0],):
             raise ValueError(
                 f"`cell` must be an index or signs of shape ({self.shape[0]},); got shape {shape_text(signs.shape)}."
             )
+        if not np.isin(signs, (-1, 0, 1)).all():
+            raise ValueError(f"The signs in `cell` must be -1, 0 or +1; got {cell!r}.")
         at = self._of_pattern(signs)
         if self.rank not in (2, 3) or not signs.all() or len(at) < 2:
             return at

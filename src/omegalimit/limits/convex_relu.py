@@ -16,6 +16,10 @@ and at the optimum `r = f - y`, `R(u_k) = -lam c_k / |c_k|`. For any measure and
 
 where no term is negative, so that the difference is known far below the rounding of either value.
 
+Part of `y` may be out of reach of every network: the differences of targets of one input are. That part of the
+residual is known, and infinite in units of `lam` as `lam` goes to zero. It is set apart, exactly, and is a constant of
+both bounds.
+
 **Finitely many directions** (scalar outputs). On a closed cell of the arrangement of the rows (a linear dichotomy) `R`
 is linear; as the ball is strictly convex, at most one `u` of each sign has `|R(u)| = lam` in a closed cell, and none in
 the cell where all rows are off. So there are at most `2(P - 1) <= 2P - 1` directions, `P` the number of dichotomies;
@@ -36,27 +40,32 @@ measure of noisy training; that it is this limit which they hold for, the proble
 certificate are derived here. That one cone per dichotomy makes the problem finite is due to Pilanci and Ergen (2020).
 """
 
+import copy
 import functools
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int8
 from numpy.typing import ArrayLike
 
-from .._checks import check_finite, check_number, check_same_length, shape_text, to_float64
+from .._checks import check_count, check_finite, check_number, check_same_length, shape_text, to_float64
+from ._arrangement_integers import refuse_sparse
 from ._arrays import checked, shaped, split
 from ._relu_exact import projected
 from ._relu_maxima import Cells, Faces, Maxima
+from ._relu_reach import Reach
 from ._relu_unique import uniqueness
 from .arrangement import Arrangement, augmented
-from .net_certificate import NetCertificate
+from .net_certificate import NetCertificate, lengths
 
 _EPS = float(np.finfo(float).eps)
 # Faces are listed up to here; beyond, cells alone are.
 _FACES_UP_TO = 3
 # In three dimensions there are fewer than four times as many faces as cells.
 _FACES_PER_CELL = 4
-# Squares of numbers beyond 2**500 leave double precision, or soon would.
-_LARGEST_EXPONENT = 500
+# Squares of numbers beyond 2**512 leave double precision.
+_LARGEST_EXPONENT = 510
+# Beyond, in units of the scaled problem, squares of a candidate's masses do.
+_LARGEST_MASS = 1e150
 
 
 class ConvexReluNet:
@@ -77,6 +86,13 @@ class ConvexReluNet:
     """
 
     def __init__(self, X: ArrayLike, y: ArrayLike, *, lam: float, bias: bool = True, most: int = 200_000):
+        if not isinstance(bias, (bool, np.bool_)):
+            raise TypeError(f"`bias` must be True or False; got {bias!r}.")
+        if isinstance(lam, (bool, np.bool_)):
+            raise TypeError(f"`lam` must be a number; got {lam!r}.")
+        most = check_count(most, "most", least=1)
+        refuse_sparse("X", X)
+        refuse_sparse("y", y)
         inputs, targets = checked("X", X), checked("y", y)
         if inputs.ndim != 2 or 0 in inputs.shape:
             raise ValueError(f"`X` must have shape (n, d) and at least one entry; got {shape_text(inputs.shape)}.")
@@ -86,7 +102,7 @@ class ConvexReluNet:
         weight = check_number(lam, "lam")
         if weight <= 0:
             raise ValueError(f"`lam` must be positive; got {weight:g}. Without weight decay no measure is singled out.")
-        rows = augmented(inputs, bias=bias)
+        rows = augmented(inputs, bias=bool(bias))
         if not rows.any(axis=1).all():
             raise ValueError(
                 f"`X[{int(np.argmin(rows.any(axis=1)))}]` is zero: without a bias every network is zero there. "
@@ -105,7 +121,7 @@ class ConvexReluNet:
         scaled, self._y_exponent = split(targets)
         self._targets = scaled.reshape(len(scaled), -1)
         unit = self._row_exponent + self._y_exponent
-        if max(abs(self._row_exponent), abs(self._y_exponent), abs(unit)) > _LARGEST_EXPONENT:
+        if max(abs(self._row_exponent), abs(self._y_exponent)) > _LARGEST_EXPONENT:
             raise ValueError(
                 f"The inputs are of size 2**{self._row_exponent} and the targets of size 2**{self._y_exponent}: their "
                 "products leave double precision. Divide both to sizes near one."
@@ -148,21 +164,31 @@ class ConvexReluNet:
         self.arrangement.cells(most=self.most)
         return Faces(self.arrangement, most=_FACES_PER_CELL * self.most)
 
-    def scaled(self) -> tuple[Float[np.ndarray, "n D"], Float[np.ndarray, "n m"], float]:
-        """Rows and targets over powers of two, and `lam` in their units: the problem that solvers see."""
-        return self.rows, self._targets, self._weight
+    @functools.cached_property
+    def _reach(self) -> Reach:
+        return Reach(self.arrangement)
 
-    def unscaled(self, masses: ArrayLike, residual: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Masses and residual of the scaled problem in the units of the user's, in the shapes of `y`."""
-        shape = () if self.y.ndim == 1 else (self.n_outputs,)
-        c = np.ldexp(np.asarray(masses, float), self._y_exponent - self._row_exponent)
-        return c.reshape(len(c), *shape), np.ldexp(np.asarray(residual, float), self._y_exponent).reshape(self.y.shape)
+    @functools.cached_property
+    def _reachable(self) -> Float[np.ndarray, "n m"]:
+        return self._reach.part(self._targets)
+
+    def scaled(self) -> tuple[Float[np.ndarray, "n D"], Float[np.ndarray, "n m"], float]:
+        """Rows, what of the targets is in reach, over powers of two, and `lam` in their units: what solvers see."""
+        return self.rows, self._reachable, self._weight
+
+    def at(self, weight: float) -> "ConvexReluNet":
+        """The same problem with another `lam`, given in the units of `scaled()`."""
+        _ = self._maxima, self._reachable  # computed once, for both
+        other = copy.copy(self)
+        other._weight = float(weight)
+        other.lam = float(np.ldexp(weight, self._row_exponent + self._y_exponent))
+        return other
 
     @functools.cached_property
     def lam_max(self) -> float:
         """The least `lam` for which the zero measure is the optimum: `max_u |R_y(u)|`."""
         return float(
-            np.ldexp(self.maxima_scaled(-self._targets, share=1.0).value, self._row_exponent + self._y_exponent)
+            np.ldexp(self.maxima_scaled(-self._reachable, share=1.0).value, self._row_exponent + self._y_exponent)
         )
 
     def largest(self, residual: ArrayLike, *, share: float = 0.0) -> Maxima:
@@ -174,6 +200,9 @@ class ConvexReluNet:
         For `D <= 3` a stationary direction on every face that has one; beyond, the maximiser of either sign on every
         closed cell where its value is positive.
         """
+        share = check_number(share, "share")
+        if not 0 <= share <= 1:
+            raise ValueError(f"`share` must lie between 0 and 1; got {share:g}.")
         r, exponent = split(shaped("residual", residual, self.y.shape))
         found = self.maxima_scaled(r.reshape(self.n, -1), share=share)
         e = exponent + self._row_exponent
@@ -201,13 +230,15 @@ class ConvexReluNet:
 
         - `directions`: shape `(K, D)`, scaled to length one here (their length goes into the masses: neurons
           `a_k relu(v_k'xt)` may be passed as they are); `masses`: `(K,)`, or `(K, m)`. `K = 0` is the zero measure.
-        - `residual`: the dual point, of the shape of `y`; scaled until feasible. `None`: `f - y`, which loses digits
-          where `lam` is so small that `f` nearly interpolates.
+        - `residual`: the dual point, of the shape of `y`; scaled until feasible, but for its part out of reach, which
+          is taken to be that of `-y`. `None`: `f - y`, which loses digits where `lam` is so small that `f` nearly
+          interpolates.
         - `patterns`: shape `(K, n)`, the ternary patterns that the directions are meant to have: a float vector on a
           lower face has no exact zeros. Each direction is moved to the nearest one with those zeros, and its signs are
           computed exactly; the certificate is that of the moved directions, whatever was claimed.
 
-        Raises `ValueError` for shapes that do not fit, entries that are not finite, and directions that are zero.
+        Raises `ValueError` for shapes that do not fit, entries that are not finite, directions that are zero or have
+        nothing in the face that is claimed, and masses so large that their squares overflow.
         """
         u, _ = to_float64(directions, "directions")
         if u.ndim != 2 or u.shape[1] != self.D:
@@ -215,29 +246,62 @@ class ConvexReluNet:
         check_finite(u, "directions")
         K, m = len(u), self.n_outputs
         c = np.array(shaped("masses", masses, (K,) if self.y.ndim == 1 else (K, m))).reshape(K, m)
-        sizes = np.linalg.norm(u, axis=1)
-        if (sizes == 0).any():
-            raise ValueError(f"`directions[{int(np.argmin(sizes))}]` is zero; a direction must have a length.")
+        if not u.any(axis=1).all():
+            raise ValueError(f"`directions[{int(np.argmin(u.any(axis=1)))}]` is zero; a direction must have a length.")
         claimed = None
         if patterns is not None:
             claimed = np.sign(shaped("patterns", patterns, (K, self.n))).astype(np.int8)
-        u, c = u / sizes[:, None], np.ldexp(c * sizes[:, None], self._row_exponent - self._y_exponent)
-        keep = np.flatnonzero(c.any(axis=1))
-        u = u[keep]
-        zeros = np.zeros((len(keep), self.n), dtype=bool) if claimed is None else claimed[keep] == 0
+        # Lengths by a power of two and a number near one, as squares and products of either alone may overflow.
+        _, e = np.frexp(np.abs(u).max(axis=1, initial=0.0))
+        u = np.ldexp(u, -e[:, None])
+        sizes = np.linalg.norm(u, axis=1)
+        with np.errstate(over="ignore", under="ignore"):
+            c = np.ldexp(c * sizes[:, None], e[:, None] + self._row_exponent - self._y_exponent)
+        large = np.abs(c).max(axis=1, initial=0.0)
+        if (large > _LARGEST_MASS).any():
+            k = int(np.argmax(large))
+            raise ValueError(
+                f"`masses[{k}]`, times the length of `directions[{k}]` and the size of the inputs, is more than "
+                f"{_LARGEST_MASS:g} times the targets: bounds on its square leave double precision."
+            )
+        r = None
+        if residual is not None:
+            r, exponent = split(shaped("residual", residual, self.y.shape))
+            # A residual far too large is scaled down anyway until it is feasible.
+            exponent = min(exponent - self._y_exponent, 500)
+            with np.errstate(under="ignore"):
+                r = self._reach.part(np.ldexp(r, exponent).reshape(self.n, m))
+        return self.certify_scaled(u / sizes[:, None], c, r, patterns=claimed)
+
+    def certify_scaled(
+        self,
+        directions: Float[np.ndarray, "K D"],
+        masses: Float[np.ndarray, "K m"],
+        residual: Float[np.ndarray, "n m"] | None,
+        *,
+        patterns: Int8[np.ndarray, "K n"] | None = None,
+    ) -> NetCertificate:
+        """`certify` in the units of `scaled()`, for unit directions; `residual` is that of the part in reach.
+
+        In the units of `y` the part out of reach is added to it, whose rounding may be large beside `lam`.
+        """
+        keep = np.flatnonzero(masses.any(axis=1))
+        u, c = directions[keep], masses[keep]
+        zeros = np.zeros((len(keep), self.n), dtype=bool) if patterns is None else patterns[keep] == 0
+        moved = [projected(v, self.rows[zero]) if zero.any() else v for v, zero in zip(u, zeros, strict=True)]
+        for k, v in zip(keep, moved, strict=True):
+            if not v.any():
+                raise ValueError(
+                    f"`patterns[{k}]` has zeros on whose hyperplanes `directions[{k}]` has no part: no direction near "
+                    "it has that pattern."
+                )
         signs = np.zeros((0, self.n), dtype=np.int8)
         if len(keep):
             signs = self.arrangement.pattern(u, zeros=zeros)
-        u = np.array([projected(v, self.rows[zero]) if zero.any() else v for v, zero in zip(u, zeros, strict=True)])
-        u = u.reshape(len(keep), self.D)
-        c = c[keep]
-        r = None
-        if residual is not None:
-            r = np.ldexp(shaped("residual", residual, self.y.shape), -self._y_exponent).reshape(self.n, m)
-        return self._certified(u, c, signs, r)
+        return self._certified(np.array(moved).reshape(len(keep), self.D), c, signs, residual)
 
     def _certified(self, u, c, signs, r):
-        rows, y, lam = self.rows, self._targets, self._weight
+        rows, y, lam = self.rows, self._reachable, self._weight
         (n, D), m = rows.shape, y.shape[1]
         # Where the exact sign is zero, so is the neuron: no rounding of its direction turns it on.
         features = np.where(signs.T > 0, np.maximum(rows @ u.T, 0.0), 0.0)
@@ -251,7 +315,7 @@ class ConvexReluNet:
         if float((r * y).sum()) >= 0:
             r = np.zeros_like(r)
         R = features.T @ r / n
-        size = np.linalg.norm(c, axis=1)
+        size = lengths(c)
         fit, cost = float(((f - y) ** 2).sum()) / (2 * n), lam * float(size.sum())
         lower = -float((r**2).sum()) / (2 * n) - float((r * y).sum()) / n
         terms = lam * size + (c * R).sum(axis=1)
@@ -265,22 +329,26 @@ class ConvexReluNet:
         doubt += _EPS * (n + 4) * float((size * (lam + features.T @ np.linalg.norm(r, axis=1) / n)).sum())
         slack = doubt + float(np.abs(f - y).sum()) / n * of_f
         slack += _EPS * (n + D + 4) * (float(np.abs(r * y).sum()) / n + cost + fit)
+        # The part of the targets that is out of reach costs the same whatever the measure.
+        off = self._targets - y
+        constant = float((off**2).sum()) / (2 * n)
+        slack += _EPS * (n + 4) * constant
         unique, why = uniqueness(self._maxima, r / lam, np.sqrt(2 * n * (difference + doubt)) / lam)
         e = 2 * self._y_exponent
-        masses, residual = self.unscaled(c, r)
+        shape = () if self.y.ndim == 1 else (m,)
         return NetCertificate(
             directions=u,
-            masses=masses,
+            masses=np.ldexp(c, self._y_exponent - self._row_exponent).reshape(len(c), *shape),
             patterns=signs,
-            residual=residual,
+            residual=np.ldexp(r - off, self._y_exponent).reshape(self.y.shape),
             fitted=np.ldexp(f, self._y_exponent).reshape(self.y.shape),
-            lower=float(np.ldexp(lower, e)),
-            upper=float(np.ldexp(fit + cost, e)),
+            lower=float(np.ldexp(lower + constant, e)),
+            upper=float(np.ldexp(fit + cost + constant, e)),
             difference=float(np.ldexp(difference, e)),
             slack=float(np.ldexp(slack, e)),
             difference_slack=float(np.ldexp(doubt, e)),
             largest=float(largest),
-            alignment=-(c * R).sum(axis=1) / (lam * size),
+            alignment=-(c / size[:, None] * R).sum(axis=1) / lam,
             unique=unique,
             uniqueness=why,
             n_dichotomies=self.arrangement.n_cells,

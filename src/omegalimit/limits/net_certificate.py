@@ -9,6 +9,14 @@ from numpy.typing import ArrayLike
 from .._checks import check_finite, shape_text, to_float64
 
 
+def lengths(masses: Float[np.ndarray, "K m"]) -> Float[np.ndarray, " K"]:
+    """`|c_k|`, also where squares would leave double precision."""
+    if masses.shape[1] == 1:
+        return np.abs(masses[:, 0])
+    large = np.abs(masses).max(axis=1)
+    return large * np.linalg.norm(masses / np.where(large > 0, large, 1.0)[:, None], axis=1)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class NetCertificate:
     """Bounds `lower <= F* <= upper` on the least `(1/2n)|f - y|^2 + lam * total mass`, and the measure of the upper.
@@ -61,7 +69,8 @@ class NetCertificate:
     @property
     def total_mass(self) -> float:
         """`sum_k |c_k|`."""
-        return float(np.linalg.norm(self.masses.reshape(self.n_directions, -1), axis=1).sum())
+        m = self.masses.shape[1] if self.masses.ndim == 2 else 1
+        return float(lengths(self.masses.reshape(self.n_directions, m)).sum())
 
     @property
     def gap(self) -> float:

@@ -31,6 +31,8 @@ def group_lasso(
     if start is not None:
         largest = float(np.linalg.norm(phi.T @ start, axis=1).max(initial=0.0))
         nu = start * (0.9 / largest) if largest > 0.9 else start
+    if not np.isfinite(_value(phi, y, lam, 0.0, nu)):
+        nu = np.zeros((n, m))  # so large a start that rounding puts it outside
     tau = float(np.linalg.norm(features.T @ y / n, axis=1).max())
     n_steps = 0
     while True:
