@@ -1,6 +1,8 @@
 """Ranks in double precision: what is certified is never more than the exact rank, and the error bounds hold."""
 
+import re
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,3 +98,24 @@ def test_no_more_singular_values_are_certified_than_the_matrix_has():
         # With an error that may remove a singular value fewer are certified.
         _, wide = _singular_values(A.astype(float), np.full(A.shape, values[rank - 1]))
         assert np.count_nonzero(values > wide) < rank
+
+
+def test_what_underflows_altogether_is_said():
+    found = float_rank([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]]], 10**6)
+    assert not found.decided
+    assert found.describe() == (
+        "undecided: at least 0 and at most 4; all that is left of the Jacobian in double precision is zero; "
+        "`jacobian_rank` decides exactly"
+    )
+
+
+@pytest.mark.parametrize("call", [float_rank, jacobian_rank])
+def test_masked_weights_and_none_are_refused(call):
+    nothing: Any = None
+    masked = np.ma.MaskedArray([[1.0, 2.0], [3.0, 4.0]], [[False, True], [False, False]])
+    message = "`weights[0][0, 1]` is masked; fill masked entries in, or leave out their rows."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call((masked, [[1.0, 1.0]]), 3)
+    message = "`weights` must be a sequence of matrices (W_1, ..., W_L); got NoneType."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        call(nothing, 3)

@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from _expansion import COLLINEAR, coefficient_matrix, columns, drawn
+from omegalimit.limits.shallow_rank import shallow_rank
 from omegalimit.models.monomial import MonomialNetwork
 from omegalimit.rigorous import _rank_nulls
 from omegalimit.rigorous._rank_bounds import n_monomials, rank_bound, shallow_generic_rank
@@ -335,7 +337,7 @@ def test_null_vectors_of_too_many_digits_leave_bounds():
     rows[0][2] = [a + b for a, b in zip(rows[0][0], rows[0][1], strict=True)]
     found = jacobian_rank(rows, 3, most_primes=1)
     assert (found.lower, found.upper) == (7, 9)
-    assert found.proof == "not proved: null vectors are not found with 1 primes"
+    assert found.proof == "not proved: null vectors are not found with 1 primes, which `most_primes` raises"
     assert jacobian_rank(rows, 3).rank == 7
 
 
@@ -385,3 +387,50 @@ def test_bad_tables():
     message = "`max_widths` must name inputs, hidden layers and outputs, as in (4, 4, 4, 1); got (4, 1)."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         rank_table((4, 1))
+    with pytest.raises(
+        TypeError, match=r"^`max_widths` must be a sequence of integers such as \(4, 4, 4, 1\); got 5\.$"
+    ):
+        rank_table(WRONG[5])
+    with pytest.raises(TypeError, match=r"^`degrees` must be integers, such as range\(2, 10\); got 3\.$"):
+        rank_table((2, 2, 1), WRONG[3])
+    table = rank_table((2, 2, 1), [2, 3])
+    assert table.threshold([2, 2, 1]) == table.threshold((2, 2, 1)) == 2
+    message = (
+        "`widths` = (9, 9, 1) is not in the table, which goes from (2, 2, 1) to (2, 2, 1); `rank_table` takes larger "
+        "`max_widths`."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        table.threshold((9, 9, 1))
+
+
+WRONG: dict[Any, Any] = {k: k for k in (3, 5, None, "1e9", True)}
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "kind", "message"),
+    [
+        ("1e9", TypeError, "`most_bytes` must be a number of bytes, such as 2e9; got '1e9'."),
+        (None, TypeError, "`most_bytes` must be a number of bytes, such as 2e9; got None."),
+        (True, TypeError, "`most_bytes` must be a number of bytes, such as 2e9; got True."),
+        (math.nan, ValueError, "`most_bytes` must be positive, a number of bytes such as 2e9; got nan."),
+        (-1, ValueError, "`most_bytes` must be positive, a number of bytes such as 2e9; got -1."),
+    ],
+)
+@pytest.mark.parametrize("call", [jacobian_rank, float_rank, lambda W, r, **most: generic_rank((2, 2, 1), r, **most)])
+def test_bad_memory(call, most_bytes, kind, message):
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        call(COLLINEAR, 3, most_bytes=most_bytes)
+
+
+def test_entries_far_apart_take_more_primes_than_256():
+    """Minors of powers of 1e150 and 1e-150: null vectors of thousands of bits. The shallow formulas are the check."""
+    W = [
+        [[1e150, 1.0, 1.0], [0.0, 1e150, 1e150], [1.0, 1.0, 1.0], [0.0, 1e150, 1e150]],
+        [[1e-150, 1e-150, 1e-150, -1.0]],
+    ]
+    found = jacobian_rank(W, 4)
+    assert found.proved
+    assert found.rank == shallow_rank(W[0], 4, outgoing=W[1])
+    few = jacobian_rank(W, 4, most_primes=256)
+    assert few.proof == "not proved: null vectors are not found with 256 primes, which `most_primes` raises"
+    assert few.lower <= found.lower == found.upper <= few.upper

@@ -123,3 +123,37 @@ def test_bad_points():
     message = "`X` has shape (4, 3): 3 columns, and the network has 2 inputs (widths (2, 2, 1))."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         network.evaluate(network.random(0), np.ones((4, 3)))
+
+
+def test_values_beyond_doubles_are_named():
+    network = MonomialNetwork((2, 2, 1), 3)
+    weights = (np.full((2, 2), 1e150), np.ones((1, 2)))
+    for call, what in ((network.evaluate, "an output"), (network.jacobian, "a derivative")):
+        message = (
+            f"{what} leaves double precision: the outputs are of degree 3 in the inputs, and of degree 4 in the "
+            "weights; divide those that are large."
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call(weights, np.ones((1, 2)))
+        assert np.isfinite(call(weights, np.full((1, 2), 1e-150))).all()
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind", "message"),
+    [
+        (-1, ValueError, "`seed` must be at least 0; got -1."),
+        (1.5, TypeError, "`seed` must be an integer; got 1.5."),
+        ("a", TypeError, "`seed` must be an integer; got 'a'."),
+        (None, TypeError, "`seed` must be an integer; got None."),
+    ],
+)
+def test_bad_seeds(seed, kind, message):
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        MonomialNetwork((2, 2, 1), 3).random(seed)
+
+
+@pytest.mark.parametrize("weights", [None, 5, {1, 2}])
+def test_weights_that_are_no_sequence(weights):
+    message = f"`weights` must be a sequence of matrices (W_1, ..., W_L); got {type(weights).__name__}."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        MonomialNetwork((2, 2, 1), 3).evaluate(weights, np.ones((1, 2)))

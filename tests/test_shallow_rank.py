@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,13 +200,58 @@ def test_with_one_input_there_is_no_threshold():
         assert generic_shallow_rank((1, 3, 2), r) == 2
 
 
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize("r", [2, 3, 4])
+def test_rows_of_zero(r):
+    for rows, outgoing in (([[0, 0]], [[1]]), ([[0, 0], [-2, 0]], [[2, 0], [1, 1], [0, 2]])):
+        if r >= 2 * len(rows) - 2:
+            assert shallow_rank(rows, r, outgoing=outgoing) == expanded_rank(rows, outgoing, r)
+
+
+def test_the_threshold_of_the_generic_rank_is_the_last_degree_at_which_it_is_not_expected():
+    """Degree by degree, by the definition; and wide nets at once, where that would take minutes."""
+    for d, h, capped in itertools.product(range(1, 7), range(1, 16), [True, False]):
+        if d == 1 and h > 1 and not capped:
+            continue
+        wrong = [
+            r
+            for r in range(2, 2 * h + 4)
+            if generic_shallow_rank((d, h, 1), r) != (min(h * d, math.comb(r + d - 1, d - 1)) if capped else h * d)
+        ]
+        assert generic_threshold((d, h, 1), capped=capped) == max(wrong, default=1) + 1
+    assert generic_threshold((3, 10**6, 1)) == 2
+    assert generic_threshold((2, 10**6, 1), capped=False) == 2 * 10**6 - 1
+    wide = criticality_threshold((2, 2000, 1))
+    assert (wide.degree, wide.generic, wide.rank, wide.critical) == (3999, 3999, 3999, False)
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: shallow_rank([1, 2], 3), ValueError, "`rows` must be a matrix with at least one row and one column; "
-         "got shape (2,)."),
-        (lambda: shallow_rank([[1.0, np.nan]], 3), ValueError, "`rows` must be finite."),
-        (lambda: shallow_rank([["a"]], 3), TypeError, "`rows` must hold real numbers; it holds <U1."),
+        (lambda: shallow_rank([1, 2], 3), ValueError,
+         "`rows` must be a matrix: a sequence of rows of numbers."),
+        (lambda: shallow_rank(np.ones((2, 0)), 3), ValueError,
+         "`rows` must be a matrix (rows, columns), none empty; got (2, 0)."),
+        (lambda: shallow_rank([[1, 2], [3]], 3), ValueError,
+         "`rows` is not a rectangular matrix: its rows differ in length."),
+        (lambda: shallow_rank(np.ma.MaskedArray([[1, 2]], [[True, False]]), 3), ValueError,
+         "`rows[0, 0]` is masked; fill masked entries in, or leave out their rows."),
+        (lambda: shallow_rank([[1, 2]], 3, outgoing=np.ma.MaskedArray([[1]], [[True]])), ValueError,
+         "`outgoing[0, 0]` is masked; fill masked entries in, or leave out their rows."),
+        (lambda: shallow_rank([[0, 0]], 1), ValueError,
+         "`degree` must be at least 2 (the activation is x^degree); got 1."),
+        (lambda: generic_shallow_rank((2, 3, 1), 1), ValueError,
+         "`degree` must be at least 2 (the activation is x^degree); got 1."),
+        *((lambda call=call: call(NOTHING), TypeError,
+           "`widths` must be a sequence of three integers, such as (2, 3, 1); got None.")
+          for call in (criticality_threshold, generic_threshold, lambda widths: generic_shallow_rank(widths, 3))),
+        (lambda: generic_threshold({2, 3, 1}),  # pyright: ignore[reportArgumentType] - the mistake
+         TypeError, "`widths` must be a sequence of three integers, such as (2, 3, 1); got {1, 2, 3}."),
+        (lambda: shallow_rank([[1.0, np.nan]], 3), ValueError, "`rows[0, 1]` is nan; every entry must be finite."),
+        (lambda: shallow_rank([["a"]], 3), TypeError,
+         "`rows[0, 0]` must be an integer, a Fraction or a float; got 'a'."),
         (lambda: shallow_rank([[1, 0], [0, 1]], 3, outgoing=[[1, 1, 1]]), ValueError,
          "`outgoing` must have a column for each of the 2 rows, shape (m, 2); got (1, 3)."),
         (lambda: shallow_rank([[1, 0]], 2.5),  # pyright: ignore[reportArgumentType] - the mistake

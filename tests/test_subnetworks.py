@@ -4,12 +4,16 @@ import itertools
 import math
 import re
 from fractions import Fraction
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omegalimit.limits.shallow_rank import shallow_rank
 from omegalimit.models.subnetworks import (
     Subnetwork,
     SubnetworkKind,
@@ -17,6 +21,7 @@ from omegalimit.models.subnetworks import (
     subnetwork_distance,
     subnetwork_kinds,
 )
+from omegalimit.rigorous.jacobian_rank import float_rank, jacobian_rank
 
 WIDTHS = [(2, 2, 2, 1), (3, 4, 1), (2, 3, 2, 2), (3, 2, 4, 3, 1)]
 
@@ -177,25 +182,90 @@ def test_whole_numbers_and_fractions_stay_what_they_are():
     assert subnetwork(weights, "inactive (zero outgoing column)", 1, 1)[1].tolist() == [[1, 0]]
 
 
+@pytest.mark.parametrize(
+    ("W", "factor", "expected"),
+    [
+        (np.array([[100, 2], [3, 4]], np.int8), 3, [300, 6]),
+        (np.array([[100, 2], [3, 4]], np.uint8), -1, [-100, -2]),
+        (np.array([[2**62, 2], [3, 4]]), 5, [5 * 2**62, 10]),
+        (np.array([[2**62 + 1, 2], [3, 4]]), Fraction(1, 3), [Fraction(2**62 + 1, 3), Fraction(2, 3)]),
+        ([[1, 2], [3, 4]], 10**30, [10**30, 2 * 10**30]),
+        ([[2**63, -1], [3, 4]], 2, [2**64, -2]),
+        (np.array([[True, False], [True, True]]), 2, [2, 0]),
+    ],
+)
+def test_whole_numbers_do_not_wrap_and_are_not_rounded(W, factor, expected):
+    made = subnetwork((W, [[1, 1]]), SubnetworkKind.REDUNDANT, 1, (0, 1), factor=factor)
+    assert made[0].tolist()[1] == expected
+    assert [int(x) for x in made[0][0]] == [int(x) for x in W[0]]
+    assert Subnetwork(SubnetworkKind.REDUNDANT, 1, (0, 1)) in subnetwork_kinds(made)
+
+
+def test_what_fits_keeps_its_type():
+    assert (
+        subnetwork((np.ones((2, 2), np.int8), [[1, 1]]), SubnetworkKind.REDUNDANT, 1, (0, 1), factor=100)[0].dtype
+        == np.int8
+    )
+    single = np.ones((2, 2), np.float32)
+    assert subnetwork((single, single[:1]), SubnetworkKind.REDUNDANT, 1, (0, 1), factor=0.1)[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("weights", [([[1.0]], [[1.0]]), (np.eye(2), np.ones((1, 2))), ([[3], [0]], [[1, 1], [2, 1]])])
+def test_the_nearest_subnetwork_names_two_different_neurons(weights):
+    nearest = subnetwork_distance(weights, 3).nearest
+    assert len(set(nearest.neurons)) == (2 if nearest.kind is SubnetworkKind.REDUNDANT else 1)
+
+
+def test_right_angles_are_the_nearest_pair_and_one_neuron_is_none():
+    assert subnetwork_distance((np.eye(2), np.ones((1, 2))), 3).nearest == Subnetwork(
+        SubnetworkKind.REDUNDANT, 1, (0, 1)
+    )
+    assert subnetwork_distance(([[1.0]], [[1.0]]), 3).nearest.kind is not SubnetworkKind.REDUNDANT
+
+
+def test_every_array_is_taken_alike():
+    """Lists, NumPy, JAX and pandas; booleans are 0 and 1; large integers of a list are not made floats."""
+    plain = ([[1, 0], [1, 1]], [[1, 1]])
+    for one in (np.array, jnp.array, pd.DataFrame, lambda W: np.array(W, bool), lambda W: [np.array(row) for row in W]):
+        given = tuple(one(W) for W in plain)
+        assert subnetwork_kinds(given) == subnetwork_kinds(plain)
+        assert subnetwork_distance(given, 3).distance == subnetwork_distance(plain, 3).distance
+        assert jacobian_rank(given, 3).rank == jacobian_rank(plain, 3).rank
+        assert float_rank(given, 3).lower == float_rank(plain, 3).lower
+        assert shallow_rank(given[0], 3, outgoing=given[1]) == shallow_rank(plain[0], 3, outgoing=plain[1])
+    assert subnetwork_kinds(([[2**63, -1], [2**63 + 1, -1]], [[1, 1]])) == ()
+
+
 GOOD = ([[1, 2], [3, 4]], [[1, 1]])
+DOUBLES = ([[1.0, 20.0], [1.0, 1e-5]], [[1.0, 1.0]])
+NOTHING: Any = None
+MASKED = np.ma.MaskedArray([[1, 2], [3, 4]], [[False, True], [False, False]])
 
 
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
         (lambda: subnetwork_kinds([[[1, 2]]]), ValueError,
-         "`weights` must hold at least two matrices, the incoming and the outgoing weights of a hidden layer; got 1."),
+         "`weights` must hold at least two matrices; got 1."),
         (lambda: subnetwork_kinds(([[1, 2]], [[1, 1]])), ValueError,
-         "the widths of `weights` do not chain: `weights[0]` has shape (1, 2) and `weights[1]` has shape (1, 2); the "
-         "columns of the one must be as many as the rows of the other."),
+         "widths do not chain: `weights[0]` has shape (1, 2) and `weights[1]` has shape (1, 2): 1 rows against 2 "
+         "columns."),
         (lambda: subnetwork_kinds(([1, 2], [[1]])), ValueError,
-         "`weights[0]` must be a matrix with at least one row and one column; got shape (2,)."),
+         "`weights[0]` must be a matrix: a sequence of rows of numbers."),
+        (lambda: subnetwork_kinds((np.ones(2), [[1]])), ValueError,
+         "`weights[0]` must be a matrix: a sequence of rows of numbers."),
+        (lambda: subnetwork_kinds(([[1, 2], [3]], [[1]])), ValueError,
+         "`weights[0]` is not a rectangular matrix: its rows differ in length."),
+        (lambda: subnetwork_kinds((np.ones((0, 2)), [[1]])), ValueError,
+         "`weights[0]` must be a matrix (rows, columns), none empty; got (0, 0)."),
         (lambda: subnetwork_kinds(([[1.0, np.inf]], [[1]])), ValueError,
-         "`weights[0][0, 1]` is inf; the weights must be finite."),
+         "`weights[0][0, 1]` is inf; every entry must be finite."),
         (lambda: subnetwork_kinds(([[1j]], [[1]])), TypeError,
+         "`weights[0][0, 0]` must be an integer, a Fraction or a float; got 1j."),
+        (lambda: subnetwork_kinds((np.array([[1j]]), [[1]])), TypeError,
          "`weights[0]` must hold real numbers; it holds complex128."),
         (lambda: subnetwork_kinds(([[None]], [[1]])), TypeError,
-         "`weights[0][0, 0]` must be a whole number, a Fraction or a float; got None."),
+         "`weights[0][0, 0]` must be an integer, a Fraction or a float; got None."),
         (lambda: subnetwork_distance(GOOD, 0), ValueError, "`degree` must be at least 1; got 0."),
         (lambda: subnetwork(GOOD, SubnetworkKind.INCOMING, 2, 0), ValueError,
          "`layer` is 2, and the net has 1 hidden layer, counted from 1."),
@@ -205,6 +275,28 @@ GOOD = ([[1, 2], [3, 4]], [[1, 1]])
          "`neurons` must be two different neurons of the 2 of layer 1, counted from 0; got (1, 1)."),
         (lambda: subnetwork(GOOD, SubnetworkKind.REDUNDANT, 1, (0, 1), factor=0), ValueError,
          "`factor` is zero, which makes a neuron inactive; pass the kind that says so."),
+        (lambda: subnetwork(GOOD, SubnetworkKind.REDUNDANT, 1, (0, 1), factor="2"), TypeError,
+         "`factor` must be one number: an integer, a Fraction or a float; got '2'."),
+        (lambda: subnetwork(GOOD, SubnetworkKind.REDUNDANT, 1, (0, 1), factor=np.array([1, 2])), TypeError,
+         "`factor` must be one number: an integer, a Fraction or a float; got array([1, 2])."),
+        (lambda: subnetwork(GOOD, SubnetworkKind.REDUNDANT, 1, (0, 1), factor=np.nan), ValueError,
+         "`factor` must be finite; got nan."),
+        (lambda: subnetwork(DOUBLES, SubnetworkKind.REDUNDANT, 1, (0, 1), factor=1e308), ValueError,
+         "`factor` = 1e+308 times row 0 leaves float64; take a factor nearer one, or give the weights as Fractions."),
+        (lambda: subnetwork(DOUBLES, SubnetworkKind.REDUNDANT, 1, (1, 0), factor=1e-320), ValueError,
+         "`factor` = 9.99989e-321 times row 1 leaves float64; take a factor nearer one, or give the weights as "
+         "Fractions."),
+        (lambda: subnetwork(DOUBLES, SubnetworkKind.REDUNDANT, 1, (0, 1), factor=10**400), ValueError,
+         "`factor` = a number of 1329 bits times row 0 leaves float64; take a factor nearer one, or give the weights "
+         "as Fractions."),
+        (lambda: subnetwork(GOOD, SubnetworkKind.INCOMING, 1, NOTHING), TypeError,
+         "`neurons` must be an integer or a sequence of integers, counted from 0; got None."),
+        *((lambda call=call: call(NOTHING), TypeError,
+           "`weights` must be a sequence of matrices (W_1, ..., W_L); got NoneType.")
+          for call in (subnetwork_kinds, lambda W: subnetwork_distance(W, 3), lambda W: subnetwork(W, "", 1, 0))),
+        *((lambda call=call: call((MASKED, [[1, 1]])), ValueError,
+           "`weights[0][0, 1]` is masked; fill masked entries in, or leave out their rows.")
+          for call in (subnetwork_kinds, lambda W: subnetwork_distance(W, 3), lambda W: subnetwork(W, "", 1, 0))),
         (lambda: subnetwork(GOOD, "idle", 1, 0), ValueError, "'idle' is not a valid SubnetworkKind"),
     ],
 )  # fmt: skip

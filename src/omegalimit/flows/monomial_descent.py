@@ -4,11 +4,13 @@
 
 **Steps.** With `step_size` not given, each start has a step of its own, kept safe by backtracking (Armijo): a step is
 taken if `L(W - eta g) <= L(W) - eta |g|^2 / 2`, and eta then grows by a quarter; otherwise nothing moves and eta is
-halved. The fraction 1/2 is met by `eta <= 1 / (largest curvature on the way)`, so steps stay below the stable ones of
-the flow, the loss never rises, and eta settles near the stable step wherever the run is; a start near zero, where
-everything is slow, is left in a number of steps that grows with the logarithm of its size. With `step_size` given, it
-is that of every start and step; what then leaves double precision has diverged, which is counted, and as nothing says
-whether small moves are the end or a small step, such a run ends with its steps (or where it fits).
+halved. The decrease is summed from differences of the outputs, so that it is seen where the loss itself does not move
+in its last digit. The fraction 1/2 is met by `eta <= 1 / (largest curvature on the way)`, so steps stay below the
+stable ones of the flow, the loss never rises (but for rounding), and eta settles near the stable step wherever the run
+is; a start near zero, where everything is slow, is left in a number of steps that grows with the logarithm of its size.
+With `step_size` given, it is that of every start and step; what then leaves double precision has diverged, which is
+counted, and as nothing says whether small moves are the end or a small step, such a run ends with its steps (or where
+it fits).
 
 **Conserved.** Rescaling neuron i of hidden layer l, row times c and column times `c^-r`, changes no net, so its
 generator `(w_i, -r a_i)` is orthogonal to the gradient, and gradient flow conserves
@@ -24,7 +26,14 @@ start), and nothing is compared with an absolute number:
 - settled: `|W| |g|` has been at most `rtol` of the scale, and the last steps moved less than `rtol` of `|W|` each at a
   step size that backtracking had stopped from growing. A plateau near a saddle is not settled by this: there steps grow
   until they move. Saddles with a curvature that this misses are told apart by `least_curvature`;
-- otherwise the steps ran out, or it diverged. Both are counted.
+- left double precision: every derivative is below the smallest normal number, and at the same weights in whole numbers
+  the gradient is not zero (or too long to be computed): nothing can be said of where such a start goes;
+- otherwise the steps ran out, or it diverged. All are counted.
+
+**Units.** With `X = 2^a X'`, `W = 2^k V` and `y = 2^b y'`, `b = a r^(L-1) + k (r^L - 1)/(r - 1)`, the loss is `2^(2b)`
+times that of V on the primed data, and a step eta of W is one of `2^(2b - 2k) eta` of V. Powers of two are exact, so
+the descent runs on inputs of size one and targets as near one as k can bring them, and data in other units, as far
+apart as doubles are, give the same steps.
 
 The descent, its steps and its ends are choices made here.
 """
@@ -44,13 +53,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from .._checks import check_count, check_finite, check_ndim, check_number, shape_text, to_float64
+from .._checks import check_count, check_number
 from .._numerics import double_precision
-from ..models.monomial import MonomialNetwork
+from ..models.monomial import MonomialNetwork, check_widths
 from ..trajectory import Cost
+from ._monomial_checks import checked_data, checked_start
+from ._monomial_exact import gradient_is_zero
 
 _GROWTH, _SHRINK, _QUIET = 1.25, 0.5, 20
 _CHUNK = 512  # starts that are held at a time in the curvatures
+_NORMAL = float(np.finfo(float).smallest_normal)
+_MOST_POWER = 512  # half of it may be left in the exponent of the targets, and their square is far inside of doubles
 
 
 class Arrival(enum.StrEnum):
@@ -60,6 +73,7 @@ class Arrival(enum.StrEnum):
     SETTLED = "settled"
     STEPS = "steps ran out"
     DIVERGED = "diverged"
+    LOST = "left double precision"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,12 +82,15 @@ class MonomialDescent:
 
     - `weights`, `start`: an array (S, d_l, d_{l-1}) a layer, at the end and at the start; those of a diverged start are
       the last finite ones.
-    - `loss`, `start_loss`: shape (S,); `scale`: the loss of the net that is zero (with y = 0, that of each start).
+    - `loss`, `start_loss`: shape (S,); `scale`: the loss of the net that is zero (with y = 0, that of each start). In
+      the units of the data these may leave double precision where what follows does not.
+    - `relative_loss`: the loss over its scale, shape (S,); 1 is the net that is zero, NaN where the scale is zero.
     - `gradient`: `|W| |grad L|` over the scale at the end, shape (S,).
     - `arrival`: how each ended, shape (S,), the words of `Arrival`; `n_steps`: steps taken, rejected ones not counted.
-    - `balance_drift`: the largest change of a neuron's balance, over the largest `|W|^2` of start and end, shape (S,).
+    - `balance_drift`: the largest change of a neuron's balance, over the larger `|W|^2` of start and end, shape (S,).
     - `least_curvature`: the least eigenvalue of the Hessian at the end, times `|W|^2` over the scale, shape (S,); NaN
-      for diverged starts. Rescalings give zeros at rest, so it is not positive there; clearly negative: a saddle.
+      for starts that left double precision. Rescalings give zeros at rest, so it is not positive there; clearly
+      negative: a saddle.
     """
 
     widths: tuple[int, ...]
@@ -83,6 +100,7 @@ class MonomialDescent:
     loss: Float[np.ndarray, " S"]
     start_loss: Float[np.ndarray, " S"]
     scale: Float[np.ndarray, " S"]
+    relative_loss: Float[np.ndarray, " S"]
     gradient: Float[np.ndarray, " S"]
     arrival: np.ndarray
     n_steps: Int[np.ndarray, " S"]
@@ -102,14 +120,8 @@ class MonomialDescent:
 
     @property
     def diverged(self) -> Bool[np.ndarray, " S"]:
-        """Which starts left double precision."""
-        return self.arrival == Arrival.DIVERGED
-
-    @property
-    def relative_loss(self) -> Float[np.ndarray, " S"]:
-        """The loss over its scale; 1 is the net that is zero. NaN where the scale is zero."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.loss / self.scale
+        """Which starts left double precision, upwards or downwards; their ends say nothing."""
+        return (self.arrival == Arrival.DIVERGED) | (self.arrival == Arrival.LOST)
 
     @property
     def count(self) -> dict[str, int]:
@@ -154,8 +166,8 @@ def monomial_descent(
     Raises `ValueError` and `TypeError` for shapes that do not fit, entries that are not finite, values out of range,
     and data whose powers leave double precision at the start.
     """
-    net = MonomialNetwork(tuple(widths), degree)
-    X, y = _checked(X, y, net)
+    net = MonomialNetwork(check_widths(widths), degree)
+    X, y = checked_data(X, y, net)
     n_steps = check_count(n_steps, "n_steps", least=1)
     values = {"size": size, "rtol": rtol, "fit_tol": fit_tol} | ({} if step_size is None else {"step_size": step_size})
     for name, value in values.items():
@@ -165,44 +177,48 @@ def monomial_descent(
         S, rng = check_count(n_starts, "n_starts", least=1), np.random.default_rng(check_count(seed, "seed", least=0))
         first = tuple(size / math.sqrt(k) * rng.standard_normal((S, d, k)) for d, k in net.shapes)
     else:
-        first = _checked_start(start, net)
+        first = checked_start(start, net)
     cpu = time.process_time()
-    with np.errstate(over="ignore", invalid="ignore"):
-        loss, gradient = _loss_and_gradient(net.degree, X, y, first)
-    if not np.isfinite(loss).all() or not all(np.isfinite(g).all() for g in gradient):
-        raise ValueError(
-            f"the loss at the start leaves double precision: its size grows like the power {net.output_degree} of the "
-            f"inputs, which have entries up to {np.abs(X).max():.1e}; divide the inputs, or take a smaller `size`."
-        )
-    scale = np.full(len(loss), (y * y).sum() / (2 * len(X)))
-    scale = np.where(scale > 0, scale, loss)
-    with double_precision():
-        out = _descend(
-            X, y, first, scale, n_steps, 0.0 if step_size is None else float(step_size), rtol, fit_tol,
-            degree=net.degree, fixed=step_size is not None,
-        )  # fmt: skip
-        weights, gradient = (tuple(np.array(part) for part in parts) for parts in out[:2])
-        end_loss, code, taken, tried = (np.array(part) for part in out[2:])
-    arrival = np.array([how.value for how in Arrival], dtype=object)[code]
-    squares = np.maximum(_square(first), _square(weights))
-    drift = [
-        np.abs(b - a).max(axis=1)
-        for a, b in zip(balances(first, net.degree), balances(weights, net.degree), strict=True)
-    ]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        a, b, k = _units(X, y, first, net)
+        X_, y_, V = np.ldexp(X, -a), np.ldexp(y, -b), tuple(np.ldexp(W, -k) for W in first)
+        loss, gradient = _loss_and_gradient(net.degree, X_, y_, V)
+        if not np.isfinite(loss).all() or not all(np.isfinite(part).all() for part in (*gradient, *first)):
+            raise ValueError(
+                "the loss or its gradient at the start leaves double precision, in units of the targets: outputs grow "
+                f"like the power {net.output_degree} of the inputs (entries up to {np.abs(X).max():.1e}) and the power "
+                f"{_power(net)} of the weights (up to {max(np.abs(W).max() for W in first):.1e}), and the targets have "
+                f"entries up to {np.abs(y).max():.1e}; divide the inputs, or take smaller weights."
+            )
+        scale = np.full(len(loss), (y_ * y_).sum() / (2 * len(X)))
+        scale = np.where(scale > 0, scale, loss)
+        eta = 0.0 if step_size is None else float(np.ldexp(float(step_size), 2 * (b - k)))
+        with double_precision():
+            out = _descend(
+                X_, y_, V, scale, n_steps, eta, rtol, fit_tol, degree=net.degree, fixed=step_size is not None
+            )
+            ends, gradient = (tuple(np.array(part) for part in parts) for parts in out[:2])
+            end_loss, code, taken, tried = (np.array(part) for part in out[2:])
+        arrival = np.array([how.value for how in Arrival], dtype=object)[code]
+        for s in np.flatnonzero(arrival == Arrival.LOST):
+            if gradient_is_zero(X_, y_, [W[s] for W in ends], net.degree):
+                arrival[s] = Arrival.SETTLED.value
+        weights = tuple(np.ldexp(W, k) for W in ends)
+        arrival[~np.all([np.isfinite(W).all(axis=(1, 2)) for W in weights], axis=0)] = Arrival.LOST.value
         return MonomialDescent(
             widths=net.widths,
             degree=net.degree,
             weights=weights,
             start=first,
-            loss=end_loss,
-            start_loss=loss,
-            scale=scale,
-            gradient=np.sqrt(_square(weights)) * np.sqrt(_square(gradient)) / scale,
+            loss=np.ldexp(end_loss, 2 * b),
+            start_loss=np.ldexp(loss, 2 * b),
+            scale=np.ldexp(scale, 2 * b),
+            relative_loss=end_loss / scale,
+            gradient=_length(ends) / scale * _length(gradient),
             arrival=arrival,
             n_steps=taken,
-            balance_drift=np.max(drift, axis=0) / squares,
-            least_curvature=_least_curvature(net, X, y, weights, arrival, scale),
+            balance_drift=_drift(V, ends, net.degree),
+            least_curvature=_least_curvature(net, X_, y_, ends, arrival, scale),
             cost=Cost(
                 n_evaluations=int(tried),
                 n_steps=int(taken.sum()),
@@ -212,32 +228,63 @@ def monomial_descent(
         )
 
 
+def _power(net):
+    """`(r^L - 1) / (r - 1)`, the degree of the outputs in all weights."""
+    return (net.degree**net.n_layers - 1) // (net.degree - 1)
+
+
+def _units(X, y, first, net):
+    """The exponents a, b, k of inputs, targets and weights, see the top of this file."""
+    power = _power(net)
+    if power > _MOST_POWER:  # a factor of two in the weights leaves double precision: there is nothing to choose
+        return 0, 0, 0
+    a, b = (int(np.frexp(np.abs(data).max())[1]) for data in (X, y))
+    k = round((b - a * net.output_degree) / power)
+    if not y.any():  # every unit of the targets will do: that in which the weights have size one
+        k = int(np.frexp(max(np.abs(W).max() for W in first))[1])
+    return a, a * net.output_degree + k * power, k
+
+
+def _drift(first, ends, degree):
+    """The largest change of a balance over the larger `|W|^2`, all weights divided by their largest entry first."""
+    most = np.max([np.abs(W).max(axis=(1, 2)) for W in (*first, *ends)], axis=0)
+    most = np.where(most > 0, most, 1.0)[:, None, None]
+    first, ends = (tuple(W / most for W in weights) for weights in (first, ends))
+    squares = np.max([sum((W * W).sum(axis=(1, 2)) for W in weights) for weights in (first, ends)], axis=0)
+    pairs = zip(balances(first, degree), balances(ends, degree), strict=True)
+    drift = np.max([np.abs(after - before).max(axis=1) for before, after in pairs], axis=0)
+    return drift / np.where(squares > 0, squares, 1.0)
+
+
 @functools.partial(jax.jit, static_argnames=("degree", "fixed"))
 def _descend(X, y, first, scale, n_steps, step_size, rtol, fit_tol, *, degree, fixed):
     """All starts at once, until each has ended; what has ended stays as it is."""
     codes = {how: k for k, how in enumerate(Arrival)}
 
     def judged(weights, gradient, loss, quiet, code):
-        force = jnp.sqrt(_square(weights) * _square(gradient))
-        # A gradient that is exactly zero moves nothing, ever.
-        settled = ((quiet >= _QUIET) & (force <= rtol * scale)) | (force == 0)
+        slope = _length(gradient, jnp)
+        # The square of a gradient may underflow where the gradient does not: nothing here is squared.
+        force = _length(weights, jnp) / scale * slope
         running = code == codes[Arrival.STEPS]
-        code = jnp.where(running & settled, codes[Arrival.SETTLED], code)
+        code = jnp.where(running & (quiet >= _QUIET) & (force <= rtol), codes[Arrival.SETTLED], code)
+        # Zero, or underflow: exact arithmetic tells them apart afterwards. Either way nothing would move.
+        code = jnp.where(running & (slope < _NORMAL), codes[Arrival.LOST], code)
         return jnp.where(running & (loss <= fit_tol * scale), codes[Arrival.FITTED], code)
 
     def body(carry):
-        step, weights, gradient, loss, eta, quiet, halved, code, n_taken, n_tried = carry
+        step, weights, gradient, outputs, loss, eta, quiet, halved, code, n_taken, n_tried = carry
         running = code == codes[Arrival.STEPS]
         trial = tuple(W - eta[:, None, None] * g for W, g in zip(weights, gradient, strict=True))
-        new_loss, new_gradient = _loss_and_gradient(degree, X, y, trial, jnp)
-        square, size = _square(gradient), jnp.sqrt(_square(weights))
-        finite = jnp.isfinite(new_loss) & jnp.isfinite(_square(new_gradient))
-        length = eta * jnp.sqrt(square)
+        new_outputs, new_loss, new_gradient = _all(degree, X, y, trial, jnp)
+        slope, size = _length(gradient, jnp), _length(weights, jnp)
+        finite = jnp.isfinite(new_loss) & jnp.isfinite(_length(new_gradient, jnp))
+        length = eta * slope
         if fixed:
             taken = running & finite
             code = jnp.where(running & ~finite, codes[Arrival.DIVERGED], code)
         else:
-            taken = running & finite & (new_loss <= loss - eta * square / 2)
+            change = ((outputs - new_outputs) * (outputs + new_outputs - 2 * y.T)).sum(axis=(1, 2)) / (2 * len(X))
+            taken = running & finite & (change >= length * slope / 2)
             eta = jnp.where(running, jnp.where(taken, _GROWTH, _SHRINK) * eta, eta)
             halved |= running & ~taken
         # Only steps that were taken count, and those after the step size was halved at least once.
@@ -248,29 +295,35 @@ def _descend(X, y, first, scale, n_steps, step_size, rtol, fit_tol, *, degree, f
             tuple(jnp.where(taken[:, None, None], new, old) for new, old in zip(news, olds, strict=True))
             for news, olds in ((trial, weights), (new_gradient, gradient))
         )
+        outputs = jnp.where(taken[:, None, None], new_outputs, outputs)
         loss = jnp.where(taken, new_loss, loss)
         code = judged(weights, gradient, loss, quiet, code)
         n_tried += running.sum()
-        return step + 1, weights, gradient, loss, eta, quiet, halved, code, n_taken + taken, n_tried
+        return step + 1, weights, gradient, outputs, loss, eta, quiet, halved, code, n_taken + taken, n_tried
 
     def under_way(carry):
-        return (carry[0] < n_steps) & (carry[7] == codes[Arrival.STEPS]).any()
+        return (carry[0] < n_steps) & (carry[8] == codes[Arrival.STEPS]).any()
 
-    loss, gradient = _loss_and_gradient(degree, X, y, first, jnp)
-    slope = jnp.sqrt(_square(gradient))
+    outputs, loss, gradient = _all(degree, X, y, first, jnp)
+    slope = _length(gradient, jnp)
     zeros = jnp.zeros(len(loss), dtype=int)
     # A first trial that moves a hundredth of the weights; backtracking and growth find the rest.
-    eta = jnp.where(slope > 0, 0.01 * jnp.sqrt(_square(first)) / jnp.where(slope > 0, slope, 1.0), 1.0)
+    eta = jnp.where(slope > 0, 0.01 * _length(first, jnp) / jnp.where(slope > 0, slope, 1.0), 1.0)
     if fixed:
         eta = jnp.full(len(loss), step_size)
     code = judged(first, gradient, loss, zeros, zeros + codes[Arrival.STEPS])
-    carry = (0, first, gradient, loss, eta, zeros, zeros > 0, code, zeros, jnp.zeros((), dtype=int))
-    _, weights, gradient, loss, _, _, _, code, n_taken, n_tried = jax.lax.while_loop(under_way, body, carry)
+    carry = (0, first, gradient, outputs, loss, eta, zeros, zeros > 0, code, zeros, jnp.zeros((), dtype=int))
+    _, weights, gradient, _, loss, _, _, _, code, n_taken, n_tried = jax.lax.while_loop(under_way, body, carry)
     return weights, gradient, loss, code, n_taken, n_tried
 
 
-def _loss_and_gradient(r, X, y, weights, xp: Any = np):
-    """Losses (S,) and gradients of many nets, in NumPy or JAX; complex weights are differentiated as they stand."""
+def _loss_and_gradient(r, X, y, weights):
+    """Losses (S,) and gradients of many nets."""
+    return _all(r, X, y, weights)[1:]
+
+
+def _all(r, X, y, weights, xp: Any = np):
+    """Outputs (S, m, n), losses (S,) and gradients, in NumPy or JAX; complex weights are taken as they stand."""
     n, S = len(X), len(weights[0])
     # Values are held as (S, width, n): the long axis is the last one.
     inputs, slopes = [xp.broadcast_to(X.T, (S, X.shape[1], n))], []
@@ -279,14 +332,15 @@ def _loss_and_gradient(r, X, y, weights, xp: Any = np):
         low = h ** (r - 1)
         slopes.append(r * low)
         inputs.append(low * h)
-    residual = _times(weights[-1], inputs[-1]) - y.T
+    outputs = _times(weights[-1], inputs[-1])
+    residual = outputs - y.T
     loss = (residual * residual).sum(axis=(1, 2)) / (2 * n)
     back, gradient = residual / n, []
     for k in range(len(weights) - 1, -1, -1):
         gradient.append((back[:, :, None, :] * inputs[k][:, None, :, :]).sum(axis=3))
         if k:
             back = _times(xp.swapaxes(weights[k], 1, 2), back) * slopes[k - 1]
-    return loss, tuple(gradient[::-1])
+    return outputs, loss, tuple(gradient[::-1])
 
 
 def _times(W, a):
@@ -299,12 +353,12 @@ def _least_curvature(net, X, y, weights, arrival, scale):
     P, S = net.n_parameters, len(arrival)
     found = np.full(S, np.nan)
     ends = np.cumsum([d * k for d, k in net.shapes])[:-1]
-    fine = np.flatnonzero(arrival != Arrival.DIVERGED)
+    fine = np.flatnonzero((arrival != Arrival.DIVERGED) & (arrival != Arrival.LOST))
     for first in range(0, len(fine), _CHUNK):
         part = fine[first : first + _CHUNK]
         flat = np.concatenate([W[part].reshape(len(part), -1) for W in weights], axis=1)
         # Imaginary steps of 1e-30 of the weights' size: their square is far below rounding, so derivatives are exact.
-        size = np.linalg.norm(flat, axis=1)
+        size = _length([flat[:, :, None]])
         length = np.where(size > 0, np.maximum(size, 1e-200), 1.0) * 1e-30
         H = np.zeros((len(part), P, P))
         for j in range(P):
@@ -313,50 +367,14 @@ def _least_curvature(net, X, y, weights, arrival, scale):
             blocks = [b.reshape(-1, *s) for b, s in zip(np.split(moved, ends, axis=1), net.shapes, strict=True)]
             gradient = _loss_and_gradient(net.degree, X, y, blocks)[1]
             H[:, :, j] = np.concatenate([g.imag.reshape(len(part), -1) for g in gradient], axis=1) / length[:, None]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = np.linalg.eigvalsh((H + np.swapaxes(H, 1, 2)) / 2)
-            found[part] = values[:, 0] * (flat * flat).sum(axis=1) / scale[part]
+        H *= (size / scale[part] * size)[:, None, None]
+        known = np.isfinite(H).all(axis=(1, 2))
+        found[part[known]] = np.linalg.eigvalsh((H[known] + np.swapaxes(H[known], 1, 2)) / 2)[:, 0]
     return found
 
 
-def _square(parts):
-    """The sum of squares of all entries, (S,)."""
-    return sum((p * p).sum(axis=(1, 2)) for p in parts)
-
-
-def _checked(X, y, net):
-    X, y = to_float64(X, "X")[0], to_float64(y, "y")[0]
-    check_ndim(X, "X", axes="n, d_0")
-    if y.ndim not in (1, 2):
-        raise ValueError(f"`y` must have shape (n,) or (n, m); got {shape_text(y.shape)}.")
-    check_finite(X, "X")
-    check_finite(y, "y")
-    if not len(X) or len(X) != len(y):
-        raise ValueError(
-            f"`X` and `y` must have the same number of rows, at least one; got shapes {shape_text(X.shape)} and "
-            f"{shape_text(y.shape)}."
-        )
-    if X.shape[1] != net.widths[0]:
-        raise ValueError(
-            f"`X` has shape {shape_text(X.shape)}: {X.shape[1]} columns, and the network has {net.widths[0]} inputs "
-            f"(widths {net.widths})."
-        )
-    y = y.reshape(len(y), -1)
-    if y.shape[1] != net.widths[-1]:
-        raise ValueError(
-            f"`y` has {y.shape[1]} column{'s' if y.shape[1] > 1 else ''}, and the network has {net.widths[-1]} outputs "
-            f"(widths {net.widths})."
-        )
-    return X, y
-
-
-def _checked_start(start, net):
-    arrays = tuple(to_float64(W, f"start[{k}]")[0] for k, W in enumerate(start))
-    for k, W in enumerate(arrays):
-        check_finite(W, f"start[{k}]")
-    wanted = tuple((len(arrays[0]) if arrays and arrays[0].ndim == 3 else "S", *shape) for shape in net.shapes)
-    if tuple(W.shape for W in arrays) != wanted or not len(arrays[0]):
-        expected = ", ".join(f"(S, {d}, {k})" for d, k in net.shapes)
-        got = ", ".join(shape_text(W.shape) for W in arrays)
-        raise ValueError(f"`start` must have the shapes {expected} with the same S of at least 1; got {got}.")
-    return arrays
+def _length(parts, xp: Any = np):
+    """The Euclidean length of all entries, (S,); no square leaves double precision where the length does not."""
+    most = functools.reduce(xp.maximum, [xp.abs(p).max(axis=(1, 2)) for p in parts])
+    unit = xp.where((most > 0) & xp.isfinite(most), most, 1.0)[:, None, None]
+    return xp.sqrt(sum(((p / unit) ** 2).sum(axis=(1, 2)) for p in parts)) * unit[:, 0, 0]

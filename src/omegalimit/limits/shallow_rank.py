@@ -41,8 +41,8 @@ The exception is (d, 2, 1) with d >= 3, where degree 2 is enough: generic rank 2
 With one neuron every degree does; with one input none does, as an outgoing zero does not lower the rank there.
 """
 
+import bisect
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -51,6 +51,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_count, shape_text
+from ._exact_matrix import exact_rows
 
 # Alexander and Hirschowitz: (variables, degree, powers) at which the generic rank is one below the expected one;
 # beside these, degree 2 with 2 <= h <= d - 1.
@@ -87,12 +88,13 @@ def shallow_rank(rows: Any, degree: int, *, outgoing: Any = None) -> int:
 
     - `rows`: (h, d); `outgoing`: (m, h), ones with m = 1 when not given. Whole numbers, Fractions, or floats as the
       dyadic rationals that they are. Zero rows and zero outgoing weights are allowed.
-    - `degree`: r >= 1.
+    - `degree`: r >= 2. (For r = 1 the derivative by a row that is zero is not zero: `f` is then a linear map, and the
+      formulas do not hold.)
 
     Raises `ValueError` where no formula covers the weights (k > (r + 1) / 2 classes of rows that are not in one plane,
     or several outputs): the rank then depends on where the rows are. And for shapes that do not fit.
     """
-    W, r = _exact(rows, "rows"), check_count(degree, "degree", least=1)
+    W, r = _exact(rows, "rows"), _power(degree)
     h, d = len(W), len(W[0])
     a = [[Fraction(1)] * h] if outgoing is None else _exact(outgoing, "outgoing")
     if len(a[0]) != h:
@@ -101,20 +103,16 @@ def shallow_rank(rows: Any, degree: int, *, outgoing: Any = None) -> int:
             f"{shape_text((len(a), len(a[0])))}."
         )
     m, columns = len(a), list(zip(*a, strict=True))
-    classes: list[tuple[list[Fraction], list[tuple]]] = []
+    classes: dict[tuple[Fraction, ...], list[tuple]] = {}
     for row, column in zip(W, columns, strict=True):
         if any(row):
-            same = next((members for first, members in classes if _proportional(first, row)), None)
-            if same is None:
-                classes.append((row, [column]))
-            else:
-                same.append(column)
-    spans = [_rank(members) for _, members in classes]
+            classes.setdefault(_line(row), []).append(column)
+    spans = [_rank(members) for members in classes.values()]
     n_active = sum(s > 0 for s in spans)
     # A class without outgoing weights asks for a simple point only: one degree less.
     if r >= n_active + len(classes) - 1:
         return sum(m + (d - 1) * s for s in spans)
-    if m == 1 and _rank([first for first, _ in classes]) <= 2:
+    if m == 1 and _rank(list(classes)) <= 2:
         return min(n_active + len(classes), r + 1) + max(0, d - 2) * min(n_active, r)
     raise ValueError(
         f"no closed formula gives the rank of {len(classes)} different rows in degree {r}: it asks for degree "
@@ -126,10 +124,10 @@ def generic_shallow_rank(widths: Sequence[int], degree: int) -> int:
     """The rank at generic weights of widths (d, h, 1): Alexander and Hirschowitz's theorem on double points.
 
     `min(h d, C(r+d-1, d-1))`, less one in four cases, and `h d - h (h-1) / 2` for r = 2 with 2 <= h <= d - 1. For more
-    outputs: `h (m + d - 1)` from degree 2h - 1 on (d >= 2), and below it raises `ValueError`.
+    outputs: `h (m + d - 1)` from degree 2h - 1 on (d >= 2), and below it raises `ValueError`; `degree` is 2 or more.
     """
     d, h, m = _widths(widths)
-    r = check_count(degree, "degree", least=1)
+    r = _power(degree)
     if d == 1:
         return m
     if r >= 2 * h - 1:
@@ -157,12 +155,14 @@ def generic_threshold(widths: Sequence[int], *, capped: bool = True) -> int:
     if d == 1 and h > 1 and not capped:
         raise ValueError(f"with one input the rank is 1, never {h}; take `capped=True`.")
 
-    def expected(r):
-        return min(h * d, math.comb(r + d - 1, d - 1)) if capped else h * d
+    def n_monomials(r):
+        return math.comb(r + d - 1, d - 1)
 
-    last = max(2, 2 * h - 1)  # from here on both are h d
-    wrong = [r for r in range(2, last) if generic_shallow_rank((d, h, m), r) != expected(r)]
-    return max(wrong, default=1) + 1
+    last = max(2, 2 * h - 1)  # from here on both are h d, and below 5 are all exceptions of the theorem
+    defects = [r for r in range(2, min(last, 5)) if generic_shallow_rank((d, h, m), r) != min(h * d, n_monomials(r))]
+    if not capped and d > 1:  # there are enough monomials from some degree on
+        defects.append(bisect.bisect_left(range(last), h * d, lo=2, key=n_monomials) - 1)
+    return max(defects, default=1) + 1
 
 
 def criticality_threshold(widths: Sequence[int]) -> ShallowThreshold:
@@ -197,7 +197,15 @@ def criticality_threshold(widths: Sequence[int]) -> ShallowThreshold:
     )
 
 
+def _power(degree: int) -> int:
+    if check_count(degree, "degree", least=1) < 2:
+        raise ValueError(f"`degree` must be at least 2 (the activation is x^degree); got {degree}.")
+    return int(degree)
+
+
 def _widths(widths: Sequence[int]) -> tuple[int, int, int]:
+    if isinstance(widths, (str, bytes)) or not isinstance(widths, (Sequence, np.ndarray)):
+        raise TypeError(f"`widths` must be a sequence of three integers, such as (2, 3, 1); got {widths!r}.")
     given = tuple(widths)
     if len(given) != 3:
         raise ValueError(f"`widths` of a shallow net are three numbers, (inputs, neurons, outputs); got {given}.")
@@ -206,23 +214,13 @@ def _widths(widths: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _exact(values: Any, name: str) -> list[list[Fraction]]:
-    array = np.asarray(values)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(
-            f"`{name}` must be a matrix with at least one row and one column; got shape {shape_text(array.shape)}."
-        )
-    if array.dtype.kind not in "iufO":
-        raise TypeError(f"`{name}` must hold real numbers; it holds {array.dtype}.")
-    try:
-        return [[Fraction(x) for x in row] for row in array.tolist()]
-    except (ValueError, OverflowError):
-        raise ValueError(f"`{name}` must be finite.") from None
-    except TypeError:
-        raise TypeError(f"`{name}` must hold whole numbers, Fractions or floats.") from None
+    return [[Fraction(x) for x in row] for row in exact_rows(values, name)]
 
 
-def _proportional(u: list[Fraction], v: list[Fraction]) -> bool:
-    return all(u[a] * v[b] == u[b] * v[a] for a, b in itertools.combinations(range(len(u)), 2))
+def _line(row: list[Fraction]) -> tuple[Fraction, ...]:
+    """The same for proportional rows, and for no others."""
+    lead = next(x for x in row if x)
+    return tuple(x / lead for x in row)
 
 
 def _rank(rows: Sequence[Sequence[Fraction]]) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_count, check_finite, check_ndim, shape_text, to_float64
+from ._exact_weights import check_layers
 
 Array = Float[np.ndarray, "..."]
 Weights = Sequence[Any]
@@ -73,27 +74,35 @@ class MonomialNetwork:
         Raises `ValueError` for another number of layers, widths that do not chain or are not these, and entries that
         are NaN or infinite.
         """
-        arrays = tuple(to_float64(W, f"weights[{layer}]")[0] for layer, W in enumerate(weights))
+        arrays = tuple(to_float64(W, f"weights[{layer}]")[0] for layer, W in enumerate(check_layers(weights)))
         check_shapes([W.shape[-2:] for W in arrays], self.widths)
         for layer, W in enumerate(arrays):
             check_finite(W, f"weights[{layer}]")
         return arrays
 
     def evaluate(self, weights: Weights, X: Any) -> Array:
-        """`f` at each row of `X`, shape (n, d_0): an array of shape (..., n, d_L); leading axes are the weights'."""
+        """`f` at each row of `X`, shape (n, d_0): an array of shape (..., n, d_L); leading axes are the weights'.
+
+        Raises as `check_weights`, `ValueError` for inputs that do not fit, and where values leave double precision.
+        """
         a = self._points(X)
         *hidden, last = self.check_weights(weights)
-        for W in hidden:
-            a = (a @ np.swapaxes(W, -1, -2)) ** self.degree
-        return a @ np.swapaxes(last, -1, -2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for W in hidden:
+                a = (a @ np.swapaxes(W, -1, -2)) ** self.degree
+            return self._doubles(a @ np.swapaxes(last, -1, -2), "an output")
 
     def jacobian(self, weights: Weights, X: Any) -> Array:
         """The derivatives of the outputs at the rows of `X` by all weights: shape (..., n d_L, n_parameters).
 
         Rows are (point, output), the outputs running fastest; columns are the weights layer by layer, each matrix row
-        by row.
+        by row. Raises as `evaluate`.
         """
-        X, arrays, r = self._points(X), self.check_weights(weights), self.degree
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._doubles(self._jacobian(self._points(X), self.check_weights(weights)), "a derivative")
+
+    def _jacobian(self, X, arrays):
+        r = self.degree
         inputs, slopes = [X], []
         for W in arrays[:-1]:
             h = inputs[-1] @ np.swapaxes(W, -1, -2)
@@ -110,9 +119,18 @@ class MonomialNetwork:
         return np.concatenate(blocks[::-1], axis=-1)
 
     def random(self, seed: int) -> tuple[Array, ...]:
-        """Independent standard normal weights, from this seed."""
-        rng = np.random.default_rng(seed)
+        """Independent standard normal weights, from this seed: an integer, 0 or more."""
+        rng = np.random.default_rng(check_count(seed, "seed", least=0))
         return tuple(rng.standard_normal(shape) for shape in self.shapes)
+
+    def _doubles(self, values, what):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"{what} leaves double precision: the outputs are of degree {self.output_degree} in the inputs, and of "
+                f"degree {(self.degree**self.n_layers - 1) // (self.degree - 1)} in the weights; divide those that are "
+                "large."
+            )
+        return values
 
     def _points(self, X):
         X = to_float64(X, "X")[0]

@@ -29,14 +29,16 @@ import dataclasses
 import enum
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_count, shape_text
+from .._checks import check_count
+from ._exact_weights import Rows, exact_layers
+from .monomial import check_shapes
 
 Whole = list[list[int]]
 """A matrix times the least positive number that makes its entries whole; nothing here depends on that number."""
@@ -68,8 +70,8 @@ class SubnetworkDistance:
 
     - `nearest`: the kind, layer and neurons that attain the least distance.
     - `inactive`: for each hidden layer, the relative length of each neuron, in [0, 1].
-    - `redundant`: for each hidden layer, the sines of the angles between its rows; 1 on the diagonal, and 1 in the row
-      and column of a neuron whose row is zero, which is inactive and not redundant.
+    - `redundant`: for each hidden layer, the sines of the angles between its rows; 1 on the diagonal, which is no
+      pair, and 1 in the row and column of a neuron whose row is zero, which is inactive and not redundant.
     """
 
     nearest: Subnetwork
@@ -82,28 +84,16 @@ class SubnetworkDistance:
         return float(min(part.min() for part in (*self.inactive, *self.redundant)))
 
 
-def whole_weights(weights: Sequence[Any], *, name: str = "weights") -> tuple[Whole, ...]:
+def whole_weights(weights: Sequence[Any]) -> tuple[Whole, ...]:
     """Each matrix in whole numbers, up to a positive factor of its own; checks shapes and entries.
 
     Entries: whole numbers, `fractions.Fraction`, or floats, taken as the dyadic rationals that they are. Raises
-    `ValueError` for fewer than two matrices, shapes that do not chain and entries that are not finite; `TypeError` for
-    what is no real number.
+    `ValueError` for fewer than two matrices, shapes that do not chain, masked entries and entries that are not finite;
+    `TypeError` for what is no real number.
     """
-    matrices = tuple(_whole(W, f"{name}[{k}]") for k, W in enumerate(weights))
-    if len(matrices) < 2:
-        raise ValueError(
-            f"`{name}` must hold at least two matrices, the incoming and the outgoing weights of a hidden layer; "
-            f"got {len(matrices)}."
-        )
-    shapes = [(len(W), len(W[0])) for W in matrices]
-    for k, (before, after) in enumerate(itertools.pairwise(shapes)):
-        if before[0] != after[1]:
-            raise ValueError(
-                f"the widths of `{name}` do not chain: `{name}[{k}]` has shape {shape_text(before)} and "
-                f"`{name}[{k + 1}]` has shape {shape_text(after)}; the columns of the one must be as many as the rows "
-                "of the other."
-            )
-    return matrices
+    layers = exact_layers(weights)
+    check_shapes([(len(rows), len(rows[0])) for rows in layers])
+    return tuple(_whole(rows) for rows in layers)
 
 
 def subnetwork_kinds(weights: Sequence[Any]) -> tuple[Subnetwork, ...]:
@@ -157,9 +147,10 @@ def subnetwork(
 
     Raises as `whole_weights` does; `ValueError` for a layer or neuron that does not exist and a factor of zero.
     """
-    whole_weights(weights)
+    exact = exact_layers(weights)
+    check_shapes([(len(rows), len(rows[0])) for rows in exact])
     kind = SubnetworkKind(kind)
-    made = [np.array(W, copy=True) for W in weights]
+    made = [_copied(W, rows) for W, rows in zip(weights, exact, strict=True)]
     layer = check_count(layer, "layer", least=1)
     if layer >= len(made):
         raise ValueError(
@@ -167,7 +158,12 @@ def subnetwork(
             f"layer{'s' if len(made) > 2 else ''}, counted from 1."
         )
     n = len(made[layer - 1])
-    chosen = (neurons,) if isinstance(neurons, (int, np.integer)) else tuple(neurons)
+    if isinstance(neurons, (int, np.integer)):
+        chosen = (neurons,)
+    elif isinstance(neurons, (Sequence, np.ndarray)) and not isinstance(neurons, (str, bytes)):
+        chosen = tuple(neurons)
+    else:
+        raise TypeError(f"`neurons` must be an integer or a sequence of integers, counted from 0; got {neurons!r}.")
     chosen = tuple(check_count(i, "neurons", least=0) for i in chosen)
     wanted = 2 if kind is SubnetworkKind.REDUNDANT else 1
     if len(chosen) != wanted or len(set(chosen)) != wanted or max(chosen) >= n:
@@ -180,38 +176,71 @@ def subnetwork(
     elif kind is SubnetworkKind.OUTGOING:
         made[layer][:, chosen[0]] = 0
     else:
-        if not factor:
-            raise ValueError("`factor` is zero, which makes a neuron inactive; pass the kind that says so.")
-        row = made[layer - 1][chosen[0]] * factor
-        if made[layer - 1].dtype.kind in "iu" and row.dtype.kind not in "iu":
-            made[layer - 1] = made[layer - 1].astype(row.dtype)  # a whole-number array would cut the factor's fraction
-        made[layer - 1][chosen[1]] = row
+        i, j = chosen
+        made[layer - 1] = _with_multiple(made[layer - 1], exact[layer - 1][i], i, j, _factor(factor))
     return tuple(made)
 
 
-def _whole(W: Any, name: str) -> Whole:
-    array = np.asarray(W)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(
-            f"`{name}` must be a matrix with at least one row and one column; got shape {shape_text(array.shape)}."
-        )
-    if array.dtype.kind not in "iufO":
-        raise TypeError(f"`{name}` must hold real numbers; it holds {array.dtype}.")
-    if array.dtype.kind in "iu":
-        return array.tolist()
-    rows = [[_fraction(x, f"{name}[{i}, {j}]") for j, x in enumerate(row)] for i, row in enumerate(array.tolist())]
+def _copied(W: Any, rows: Rows) -> np.ndarray:
+    """A copy in the user's own dtype; of lists the dtype that NumPy gives them, where that holds their entries."""
+    array = np.array(W, copy=True)
+    if isinstance(W, (list, tuple)) and any(Fraction(x) != Fraction(y) for x, y in _paired(array, rows)):
+        return np.array(rows, dtype=object)
+    return array.astype(np.int64) if array.dtype.kind == "b" else array
+
+
+def _paired(array: np.ndarray, rows: Rows) -> Iterator[tuple[Any, Any]]:
+    return zip(array.ravel().tolist(), (x for row in rows for x in row), strict=True)
+
+
+def _factor(factor: Any) -> Any:
+    wanted = "`factor` must be one number: an integer, a Fraction or a float"
+    if isinstance(factor, (bool, np.bool_)) or not isinstance(factor, (int, float, Fraction, np.integer, np.floating)):
+        raise TypeError(f"{wanted}; got {factor!r}.")
+    if isinstance(factor, (float, np.floating)) and not math.isfinite(factor):
+        raise ValueError(f"`factor` must be finite; got {float(factor)}.")
+    if not factor:
+        raise ValueError("`factor` is zero, which makes a neuron inactive; pass the kind that says so.")
+    return int(factor) if isinstance(factor, np.integer) else factor
+
+
+def _shown(factor: Any) -> str:
+    try:
+        return f"{float(factor):g}"
+    except OverflowError:
+        return f"a number of {abs(int(factor)).bit_length()} bits"
+
+
+def _with_multiple(W: np.ndarray, exact: list[int | Fraction], i: int, j: int, factor: Any) -> np.ndarray:
+    """W with `factor` times its row i in row j, in a dtype that holds it: integers do not wrap."""
+    if W.dtype.kind in "iu" and isinstance(factor, int):
+        row = [x * factor for x in exact]
+        info = np.iinfo(W.dtype)
+        if any(not info.min <= x <= info.max for x in row):
+            W = W.astype(object)
+    elif W.dtype.kind in "iu" and isinstance(factor, Fraction):
+        row, W = [x * factor for x in exact], W.astype(object)
+    else:
+        if W.dtype.kind in "iu":
+            W = W.astype(np.result_type(W.dtype, np.float64))
+        try:
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                row = W[i] * (factor if W.dtype.kind == "O" else W.dtype.type(factor))
+        except OverflowError:
+            row = np.full(W.shape[1], np.inf)
+        made = [x for x, y in zip(np.asarray(row).tolist(), exact, strict=True) if y]
+        if not all(math.isfinite(x) and x for x in made if isinstance(x, float)):
+            raise ValueError(
+                f"`factor` = {_shown(factor)} times row {i} leaves {W.dtype}; take a factor nearer one, or give the "
+                "weights as Fractions."
+            )
+    W[j] = row
+    return W
+
+
+def _whole(rows: Rows) -> Whole:
     common = math.lcm(*(x.denominator for row in rows for x in row))
     return [[x.numerator * (common // x.denominator) for x in row] for row in rows]
-
-
-def _fraction(x: Any, name: str) -> Fraction:
-    if isinstance(x, (float, np.floating)):
-        if not math.isfinite(x):
-            raise ValueError(f"`{name}` is {float(x)}; the weights must be finite.")
-        return Fraction(*x.as_integer_ratio())
-    if isinstance(x, bool) or not isinstance(x, (int, Fraction, np.integer)):
-        raise TypeError(f"`{name}` must be a whole number, a Fraction or a float; got {x!r}.")
-    return x if isinstance(x, Fraction) else Fraction(int(x))
 
 
 def _kinds(matrices: tuple[Whole, ...]) -> tuple[Subnetwork, ...]:
@@ -264,9 +293,10 @@ def _sines(W: Whole, scales: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _nearest(matrices: tuple[Whole, ...], inactive: list[np.ndarray], redundant: list[np.ndarray]) -> Subnetwork:
     k = int(np.argmin([min(a.min(), b.min()) for a, b in zip(inactive, redundant, strict=True)]))
     a, b = inactive[k], redundant[k]
-    if b.min() <= a.min():
-        i, j = divmod(int(b.argmin()), len(b))
-        return Subnetwork(SubnetworkKind.REDUNDANT, k + 1, (min(i, j), max(i, j)))
+    pairs = np.triu_indices(len(b), 1)  # a neuron is no pair with itself, whatever the diagonal says
+    if len(pairs[0]) and b[pairs].min() <= a.min():
+        at = int(b[pairs].argmin())
+        return Subnetwork(SubnetworkKind.REDUNDANT, k + 1, (int(pairs[0][at]), int(pairs[1][at])))
     i = int(a.argmin())
     rows = _log_length(np.array([[_log(x) for x in row] for row in matrices[k]]), axis=1)
     columns = _log_length(np.array([[_log(x) for x in row] for row in matrices[k + 1]]), axis=0)

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_count, check_finite, to_float64
+from .._checks import check_count, check_finite, check_unmasked, to_float64
+from ..models._exact_weights import check_layers
 from ..models.monomial import MonomialNetwork, check_shapes
 from ._rank_bounds import rank_bound
 from ._rank_sizes import DOUBLES, check_fits
@@ -71,11 +72,14 @@ class FloatRank:
         if self.decided:
             return f"rank {self.lower}, certified in double precision"
         s = self.singular_values
-        below = f"; singular value {self.lower + 1} is {s[self.lower]:.1e}" if self.lower < len(s) else ""
-        return (
-            f"undecided: at least {self.lower} and at most {self.upper}{below}, and rounding may account for "
-            f"{self.error:.1e}; `jacobian_rank` decides exactly"
-        )
+        if not s.any():
+            why = "; all that is left of the Jacobian in double precision is zero"
+        elif self.lower < len(s):
+            value = abs(float(s[self.lower]))  # LAPACK may return -0.0
+            why = f"; singular value {self.lower + 1} is {value:.1e}, and rounding may account for {self.error:.1e}"
+        else:
+            why = f", and rounding may account for {self.error:.1e}"
+        return f"undecided: at least {self.lower} and at most {self.upper}{why}; `jacobian_rank` decides exactly"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +149,16 @@ def float_rank(
 
 def _doubles(weights):
     """The weights as float64, with the errors of their rounding."""
-    if all(isinstance(W, np.ndarray) and W.dtype.kind in "fiub" for W in weights):
-        arrays = [to_float64(W, f"weights[{layer}]")[0] for layer, W in enumerate(weights)]
+    for layer, W in enumerate(check_layers(weights)):
+        check_unmasked(W, f"weights[{layer}]")
+    weights = [W if isinstance(W, (list, tuple)) else np.asarray(W) for W in weights]
+    matrices = [W for W in weights if isinstance(W, np.ndarray) and W.dtype.kind in "fiub" and W.dtype.itemsize <= 8]
+    if len(matrices) == len(weights):
+        arrays = [to_float64(W, f"weights[{layer}]")[0] for layer, W in enumerate(matrices)]
         check_shapes([W.shape for W in arrays])
         for layer, W in enumerate(arrays):
             check_finite(W, f"weights[{layer}]")
-        if all(W.dtype.kind == "f" for W in weights):
+        if all(W.dtype.kind == "f" for W in matrices):
             return [(W, np.zeros_like(W)) for W in arrays]
         return [(W, np.where(abs(W) < 2.0**53, 0.0, 2 * _U * abs(W))) for W in arrays]
     found = []

@@ -15,7 +15,15 @@ from collections.abc import Iterator
 import numpy as np
 from flint import nmod_mat
 
-from ._rank_residues import FLOAT_BITS, SMALL_BITS, FloatResidues, primes_below, residue_jacobian, sampled_jacobian
+from ._rank_residues import (
+    FLOAT_BITS,
+    SMALL_BITS,
+    SPARE_POINTS,
+    FloatResidues,
+    primes_below,
+    residue_jacobian,
+    sampled_residues,
+)
 from ._rank_weights import Layers, coefficient_bounds
 
 _CHUNK = 4096
@@ -55,8 +63,8 @@ def candidates(
     kept = [j for j in range(n_columns) if j not in dropped]
     lead, modulus, values, n_used, due = None, 1, None, 0, 1
     for p in primes_below(SMALL_BITS, most_primes):
-        J = sampled_jacobian(p, layers, degree, rng)
-        entries = np.array(J.entries(), dtype=object).astype(np.int64).reshape(J.nrows(), n_columns)[:, kept]
+        # As many points as columns are enough, whichever columns these are.
+        entries = sampled_residues(p, layers, degree, rng, len(kept) + SPARE_POINTS)[:, kept]
         reduced, found = nmod_mat(len(entries), len(kept), entries.ravel().tolist(), p).rref()
         columns = pivots(reduced, found)
         # Modulo a prime the rank may be less and pivots later than over the rationals, never the other way round.

@@ -132,8 +132,13 @@ def sampled_jacobian(
     outputs fewer are not: where only one output depends on a weight, each point gives one useful row.
     """
     n_columns = sum(len(W) * len(W[0]) for W in layers)
-    n_points = n_columns + SPARE_POINTS if n_points is None else n_points
+    J = sampled_residues(p, layers, degree, rng, n_columns + SPARE_POINTS if n_points is None else n_points)
+    return nmod_mat(len(J), n_columns, J.ravel().tolist(), p)
+
+
+def sampled_residues(p: int, layers: Layers, degree: int, rng: np.random.Generator, n_points: int) -> np.ndarray:
+    """The Jacobian modulo `p` at `n_points` random points as an array, shape (n_points d_L, n_parameters)."""
     ring = Residues(p)
     X = rng.integers(0, p, (n_points, len(layers[0][0]))).astype(ring.dtype)
     J = residue_jacobian(ring, layers, degree, X)
-    return nmod_mat(n_points * J.shape[1], n_columns, J.ravel().tolist(), p)
+    return J.reshape(n_points * J.shape[1], -1)

@@ -1,5 +1,7 @@
 """What ranks take in memory, estimated before anything is built."""
 
+import numpy as np
+
 from ..models.monomial import MonomialNetwork
 from ._rank_residues import SPARE_POINTS
 
@@ -11,7 +13,14 @@ SMALL_PRIMES, LARGE_PRIMES, DOUBLES = 72.0, 112.0, 90.0
 def check_fits(
     network: MonomialNetwork, most_bytes: float, *, an_entry: float = SMALL_PRIMES, n_points: int | None = None
 ) -> None:
-    """Raise `ValueError` where the Jacobian at `n_points` points would take more than `most_bytes`."""
+    """Raise `ValueError` where the Jacobian at `n_points` points would take more than `most_bytes`.
+
+    And `TypeError` or `ValueError` where that is no positive number.
+    """
+    if isinstance(most_bytes, bool) or not isinstance(most_bytes, (int, float, np.integer, np.floating)):
+        raise TypeError(f"`most_bytes` must be a number of bytes, such as 2e9; got {most_bytes!r}.")
+    if not most_bytes > 0:
+        raise ValueError(f"`most_bytes` must be positive, a number of bytes such as 2e9; got {most_bytes}.")
     n, m = network.n_parameters, network.widths[-1]
     rows = (n + SPARE_POINTS if n_points is None else n_points) * m
     size = an_entry * rows * n

@@ -4,8 +4,10 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from .._checks import check_count
-from ..models.monomial import check_degree
+from ..models.monomial import check_degree, check_widths
 from ._rank_generic import GenericRank, expected_rank, generic_rank
 
 
@@ -17,7 +19,7 @@ class RankTable:
     degrees: tuple[int, ...]
     ranks: dict[tuple[tuple[int, ...], int], GenericRank]
 
-    def expected(self, widths: tuple[int, ...], degree: int, *, capped: bool = True) -> int:
+    def expected(self, widths: Sequence[int], degree: int, *, capped: bool = True) -> int:
         """The expected rank of an entry."""
         return expected_rank(widths, degree, capped=capped)
 
@@ -25,15 +27,20 @@ class RankTable:
         """The entries whose generic rank is not the expected one."""
         return tuple(key for key, found in self.ranks.items() if found.rank != self.expected(*key, capped=capped))
 
-    def threshold(self, widths: tuple[int, ...], *, capped: bool = True) -> int | None:
+    def threshold(self, widths: Sequence[int], *, capped: bool = True) -> int | None:
         """The least degree from which on the generic rank is the expected one, up to the largest of the table.
 
         `None` where it is not even there. Without the cap: the least degree from which the rescalings are all that is
-        lost.
+        lost. Raises `ValueError` for widths that are not in the table.
         """
-        least = None
+        found, least = check_widths(widths), None
+        if found not in self.architectures:
+            raise ValueError(
+                f"`widths` = {found} is not in the table, which goes from "
+                f"{self.architectures[0]} to {self.architectures[-1]}; `rank_table` takes larger `max_widths`."
+            )
         for degree in reversed(self.degrees):
-            if self.ranks[widths, degree].rank != self.expected(widths, degree, capped=capped):
+            if self.ranks[found, degree].rank != self.expected(found, degree, capped=capped):
                 break
             least = degree
         return least
@@ -60,6 +67,10 @@ def rank_table(
 
     - `shallow`: also the networks with one hidden layer, of the first two widths.
     """
+    if isinstance(max_widths, (str, bytes)) or not isinstance(max_widths, (Sequence, np.ndarray)):
+        raise TypeError(f"`max_widths` must be a sequence of integers such as (4, 4, 4, 1); got {max_widths!r}.")
+    if isinstance(degrees, (str, bytes)) or not isinstance(degrees, Iterable):
+        raise TypeError(f"`degrees` must be integers, such as range(2, 10); got {degrees!r}.")
     most = tuple(check_count(width, f"max_widths[{i}]", least=1) for i, width in enumerate(max_widths))
     if len(most) < 3:
         raise ValueError(f"`max_widths` must name inputs, hidden layers and outputs, as in (4, 4, 4, 1); got {most}.")

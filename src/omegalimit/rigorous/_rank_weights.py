@@ -9,64 +9,29 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
+from ..models._exact_weights import Rows, exact_layers
 from ..models.monomial import check_shapes
 
 Layers = list[list[list[int]]]
 
 
 def integer_layers(weights: Sequence[Any]) -> tuple[Layers, tuple[int, ...]]:
-    """Integers proportional, layer by layer, to these weights, and the widths; raises as `_ratios`."""
-    layers, widths = _ratios(weights)
-    return [_whole(rows) for rows in layers], widths
+    """Integers proportional, layer by layer, to these weights, and the widths; raises as `exact_layers`."""
+    layers = exact_layers(weights)
+    return [_whole(rows) for rows in layers], check_shapes([(len(rows), len(rows[0])) for rows in layers])
 
 
 def fraction_layers(weights: Sequence[Any]) -> list[list[list[Fraction]]]:
-    """The weights as fractions; raises as `_ratios`."""
-    return [[[Fraction(p, q) for p, q in row] for row in rows] for rows in _ratios(weights)[0]]
+    """The weights as fractions; raises as `exact_layers`."""
+    layers = exact_layers(weights)
+    check_shapes([(len(rows), len(rows[0])) for rows in layers])
+    return [[[Fraction(x) for x in row] for row in rows] for rows in layers]
 
 
-def _ratios(weights):
-    """Numerators and denominators of the weights, and the widths.
-
-    Entries may be integers, `Fraction`s (anything with an exact `as_integer_ratio`), NumPy numbers, or floats, which
-    are taken as the dyadic rationals that they are. Raises as `models.monomial.check_shapes`, `TypeError` for entries
-    of another kind, and `ValueError` for NaN and infinities.
-    """
-    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)):
-        raise TypeError(f"`weights` must be a sequence of matrices (W_1, ..., W_L); got {type(weights).__name__}.")
-    layers = []
-    for layer, W in enumerate(weights):
-        rows = W.tolist() if isinstance(W, np.ndarray) else W
-        try:
-            rows = [list(row) for row in rows]
-        except TypeError:
-            raise ValueError(f"`weights[{layer}]` must be a matrix: a sequence of rows of numbers.") from None
-        if len({len(row) for row in rows}) > 1:
-            raise ValueError(f"`weights[{layer}]` is not a rectangular matrix: its rows differ in length.")
-        layers.append([[_ratio(x, (layer, i, k)) for k, x in enumerate(row)] for i, row in enumerate(rows)])
-    return layers, check_shapes([(len(rows), len(rows[0]) if rows else 0) for rows in layers])
-
-
-def _ratio(x, where) -> tuple[int, int]:
-    if type(x) is int:
-        return x, 1
-    if isinstance(x, (float, Fraction, int, np.integer, np.floating)):
-        try:
-            p, q = x.as_integer_ratio() if not isinstance(x, np.integer) else (int(x), 1)
-        except (ValueError, OverflowError):
-            at = f"`weights[{where[0]}][{where[1]}, {where[2]}]`"
-            raise ValueError(f"{at} is {float(x)}; every entry must be finite.") from None
-        return int(p), int(q)
-    at = f"`weights[{where[0]}][{where[1]}, {where[2]}]`"
-    raise TypeError(f"{at} must be an integer, a Fraction or a float; got {x!r}.")
-
-
-def _whole(rows):
+def _whole(rows: Rows) -> list[list[int]]:
     """The rows times their common denominator, over their common divisor."""
-    common = math.lcm(*(q for row in rows for _, q in row))
-    whole = [[p * (common // q) for p, q in row] for row in rows]
+    common = math.lcm(*(x.denominator for row in rows for x in row))
+    whole = [[x.numerator * (common // x.denominator) for x in row] for row in rows]
     divisor = math.gcd(*(x for row in whole for x in row)) or 1
     return [[x // divisor for x in row] for row in whole]
 

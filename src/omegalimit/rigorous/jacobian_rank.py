@@ -74,7 +74,7 @@ def jacobian_rank(
     *,
     n_points: int | None = None,
     most_bytes: float = 2e9,
-    most_primes: int = 256,
+    most_primes: int | None = None,
     seed: int = 0,
 ) -> JacobianRank:
     """The rank of the differential at these weights: integers, fractions, or floats as the dyadic rationals they are.
@@ -84,7 +84,7 @@ def jacobian_rank(
     - `most_bytes`: the most that the sampled Jacobian may take, and the Jacobian's values on a unisolvent set
       (these are passed through in parts, once for each prime).
     - `most_primes`: how many primes of 31 bits may be used to find null vectors; entries may have
-      about `15 most_primes` bits.
+      about `15 most_primes` bits. By default 256, and up to 1024 for small networks, for which that takes seconds.
     - `seed`: of the points. A proved rank is the same for every seed.
 
     Raises `ValueError` where the sampled Jacobian itself would not fit.
@@ -94,6 +94,8 @@ def jacobian_rank(
     n, degree = network.n_parameters, network.degree
     few = n_points is not None and check_count(n_points, "n_points", least=1) < n
     check_fits(network, most_bytes, n_points=n_points)
+    if most_primes is None:  # an elimination takes some n^3 operations, and 1e9 of them a few seconds
+        most_primes = min(1024, max(256, 10**9 // n**3))
     check_count(most_primes, "most_primes", least=1)
     rng = np.random.default_rng(check_count(seed, "seed", least=0))
 
@@ -133,7 +135,9 @@ def jacobian_rank(
         if known_null:
             return result(rank, rank, f"null vectors proved on {network.n_monomials} points", known + vectors)
         lower = rank
-    return result(lower, upper, f"not proved: null vectors are not found with {most_primes} primes")
+    return result(
+        lower, upper, f"not proved: null vectors are not found with {most_primes} primes, which `most_primes` raises"
+    )
 
 
 def _dense(vector, n):
