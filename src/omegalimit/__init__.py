@@ -172,7 +172,9 @@ if TYPE_CHECKING:
     from .solvers import BarrierPath as BarrierPath
     from .solvers import Solution as Solution
     from .solvers import barrier_path as barrier_path
+    from .solvers import convex_relu as convex_relu
     from .solvers import solve as solve
+    from .solvers import stationary_measure as stationary_measure
     from .solvers.lasso_path import LassoSolution as LassoSolution
     from .solvers.lasso_path import lasso_path as lasso_path
     from .solvers.saddle_path import PathSolution as PathSolution
@@ -182,8 +184,6 @@ if TYPE_CHECKING:
     from .solvers.shift_selection import fit_shift as fit_shift
     from .trajectory import Ending as Ending
     from .trajectory import Trajectory as Trajectory
-    from .solvers import stationary_measure as stationary_measure
-    from .solvers import convex_relu as convex_relu
 
     __version__: str
 

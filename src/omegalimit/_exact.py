@@ -1,4 +1,4 @@
-"""Weights of a monomial network as the exact numbers that they are: integers and fractions, no rounding on the way.
+"""Matrices as the exact numbers that they are: integers and fractions, no rounding on the way.
 
 Lists are read entry by entry: as an array `[[2**63, -1]]` would be one of floats. Whatever else holds a matrix (NumPy,
 JAX, pandas) is asked for its array. Booleans are 0 and 1, as in every other input.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import check_unmasked, shape_text
+from ._checks import check_unmasked, shape_text
 
 Rows = list[list[int | Fraction]]
 

@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_count, shape_text
-from ._exact_matrix import exact_rows
+from .._exact import exact_rows
 
 # Alexander and Hirschowitz: (variables, degree, powers) at which the generic rank is one below the expected one;
 # beside these, degree 2 with 2 <= h <= d - 1.

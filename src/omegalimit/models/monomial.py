@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_count, check_finite, check_ndim, shape_text, to_float64
-from ._exact_weights import check_layers
+from .._exact import check_layers
 
 Array = Float[np.ndarray, "..."]
 Weights = Sequence[Any]

@@ -37,7 +37,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_count
-from ._exact_weights import Rows, exact_layers
+from .._exact import Rows, exact_layers
 from .monomial import check_shapes
 
 Whole = list[list[int]]

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_count, check_finite, check_unmasked, to_float64
-from ..models._exact_weights import check_layers
+from .._exact import check_layers
 from ..models.monomial import MonomialNetwork, check_shapes
 from ._rank_bounds import rank_bound
 from ._rank_sizes import DOUBLES, check_fits

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from ..models._exact_weights import Rows, exact_layers
+from .._exact import Rows, exact_layers
 from ..models.monomial import check_shapes
 
 Layers = list[list[list[int]]]
