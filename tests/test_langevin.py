@@ -13,6 +13,7 @@ from scipy.optimize import root
 
 from omegalimit._numerics import double_precision
 from omegalimit.flows._langevin_blocks import block_size, box_muller
+from omegalimit.flows._langevin_clusters import find_clusters
 from omegalimit.flows.langevin import langevin
 
 EPS = float(np.finfo(float).eps)
@@ -482,6 +483,7 @@ def test_bad_values(change, message):
         ({"n_steps": 1.5}, "`n_steps` must be an integer; got 1.5."),
         ({"activation": 3}, "`activation` must be a name, or a pair of functions, phi and its derivative; got 3."),
         ({"start": 3}, "`start` must be a name, a pair (a, V) or a `Langevin`; got int."),
+        ({"bias": "False"}, "`bias` must be True or False; got 'False'."),
         ({"progress": 3}, "`progress` must be a function of the step and `n_steps`, or None; got 3."),
     ],
 )
@@ -498,3 +500,33 @@ def test_bad_questions_to_a_result():
         run.clusters(least_mass=0)
     with pytest.raises(ValueError, match=r"^`X` has shape \(1, 3\) and `the data` has shape \(3, 2\): 3 columns"):
         run.predict(np.zeros((1, 3)))
+    with pytest.raises(ValueError, match=r"^`snapshot` must lie between 0 and 9, there are 10; got 99\.$"):
+        quick(*data(), n_steps=1000).predict(np.zeros((1, 2)), snapshot=99)
+
+
+def test_diverged_particles_predict_nothing():
+    X, y = data()
+    run = quick(X, y, step_size=1e3, n_steps=500)
+    assert run.diverged
+    with pytest.raises(ValueError, match=r"^This run diverged, and its particles are no network; take a smaller"):
+        run.predict(X)
+    with pytest.raises(ValueError, match=r"^This run diverged, and its particles are no network; take a smaller"):
+        run.predict(X, snapshot=-1)
+
+
+def test_standard_error_of_a_short_run():
+    # Averaged over five times 1/lam: forty means scatter by no more than a run says, within what forty can show.
+    X, y = np.array([[-1.0], [0.0], [1.0]]), np.array([1.0, -0.5, 0.8])
+    setting: dict[str, Any] = {"lam": 0.1, "beta": 20.0, "step_size": 0.1, "n_steps": 1000, "n_particles": 50}
+    runs = [langevin(X, y, seed=seed, n_snapshots=2, **setting) for seed in range(40)]
+    spread = np.std([run.mean_residual for run in runs], axis=0, ddof=1)
+    said = np.sqrt(np.mean([run.standard_error**2 for run in runs], axis=0))
+    assert (spread <= said * (1 + 3 / math.sqrt(2 * 39))).all()
+    assert (said <= 4 * spread).all()
+
+
+def test_clusters_of_any_share_come_to_an_end():
+    a, V = planted()
+    found = find_clusters(a, V, 0.1, 0.0)
+    assert found.covered == pytest.approx(1, rel=1e-12)
+    assert (found.members >= 0).all()

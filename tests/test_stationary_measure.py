@@ -1,5 +1,6 @@
 """The stationary measure: its integrals, duality, independent quadrature and sampling, both extremes, refusals."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import dblquad, quad
 
+from omegalimit.limits._arrays import split
 from omegalimit.limits._measure_cones import angle_ratio, cone_integrals, finite, gram_matrices
 from omegalimit.limits._measure_fan import fan
 from omegalimit.limits._measure_law import MeasureLaw
@@ -43,6 +45,12 @@ def solved(limit: StationaryMeasure, **options) -> MeasureCertificate:
 def law_of(limit: StationaryMeasure) -> MeasureLaw:
     """Its stationary measure."""
     return limit.at(solved(limit).residual)
+
+
+def unreduced(limit: StationaryMeasure) -> None:
+    """Has integrals taken in all `D` dimensions, not in the span of the inputs alone: the other way to one answer."""
+    rows, _ = split(limit.augmented(limit.X))
+    vars(limit)["scaled"] = dataclasses.replace(limit.scaled, rows=rows, basis=None)
 
 
 def breaks(limit: StationaryMeasure) -> list[float]:
@@ -285,6 +293,8 @@ def test_idle_columns_change_nothing(beta):
     X, y = data(2, 2)
     plain = solved(StationaryMeasure(X, y, lam=0.05, beta=beta))
     wide = StationaryMeasure(np.column_stack([X, np.zeros(2)]), y, lam=0.05, beta=beta)
+    assert wide.method == "closed form"
+    unreduced(wide)
     found = solved(wide)
     assert (plain.method, found.method) == ("closed form", "quadrature")
     assert found.residual == pytest.approx(plain.residual, abs=1e-7)
@@ -298,6 +308,7 @@ def test_sampled_directions_agree_within_their_error():
     X, y = data(5, 2)
     plain = solved(StationaryMeasure(X, y, lam=0.05, beta=100.0))
     wide = StationaryMeasure(np.column_stack([X, np.zeros((5, 2))]), y, lam=0.05, beta=100.0, n_samples=20_000)
+    unreduced(wide)
     found = wide.certify(plain.residual)
     assert (found.method, found.bounded) == ("sampled", "sampled")
     assert found.mismatch <= found.mismatch_slack <= 0.3 * np.linalg.norm(y)
@@ -546,7 +557,7 @@ def test_refusals():
     assert refusal(make(X=X[:, :0], bias=False)) == "`X` has no columns and there is no bias: no neuron has a weight."
     assert refusal(make(y=[0, np.nan, 0, 0])) == "`y[1]` is nan; every entry must be finite."
     assert refusal(make(bias="no"), TypeError) == "`bias` must be True or False; got 'no'."
-    assert refusal(make(n_samples=10)) == "`n_samples` must be at least 1000; got 10."
+    assert refusal(make(n_samples=10)) == "`n_samples` must be at least 10000; got 10."
     assert refusal(make(beta=1e-300, y=1e-10 * y)).startswith("`lam` = 0.1 and `beta` = 1e-300 with inputs of size ")
     limit = make()()
     assert refusal(lambda: limit.certify([1.0])) == "`residual` must have shape (4,); got (1,)."
@@ -562,3 +573,80 @@ def test_refusals():
     )
     assert refusal(lambda: law.predict([[1.0]])) == "`X` has 1 columns; the measure was made from 2."
     assert refusal(lambda: law.sample(0)) == "`n_particles` must be at least 1; got 0."
+    assert refusal(lambda: law.concentration(np.eye(3), 0.1, tol=0)) == (
+        "`tol` must lie between 0 and 1, both excluded; got 0.0."
+    )
+
+
+# The span of the inputs, and extreme sizes.
+
+
+@pytest.mark.parametrize(("n", "d", "m"), [(1, 4, 0), (2, 6, 2), (3, 5, 0)])
+def test_fewer_inputs_than_dimensions(n, d, m):
+    """Particles have the law at inputs in the span and off it; the density is normalised on the sphere of `R^D`."""
+    limit = StationaryMeasure(*data(n, d, m), lam=0.3, beta=30.0)
+    found = solved(limit)
+    assert found.method == "closed form"
+    law, N = limit.at(found.residual), 200_000
+    a, V = law.sample(N, seed=1)
+    new = np.random.default_rng(9).standard_normal((3, d))
+    for X, f in ((limit.X, law.outputs), (new, law.predict(new))):
+        each = np.maximum(V @ limit.augmented(X).T, 0)[:, :, None] * a[:, None]
+        error = each.std(axis=0) / math.sqrt(N)
+        assert (np.abs(each.mean(axis=0) - f.reshape(len(X), -1)) <= 5 * error).all()
+    u = np.random.default_rng(3).standard_normal((N, d + 1))
+    density = law.density(u) * 2 * math.pi ** ((d + 1) / 2) / math.gamma((d + 1) / 2)
+    assert density.mean() == pytest.approx(1, abs=5 * density.std() / math.sqrt(N))
+    near = np.abs(V[:, 0]) >= math.cos(0.8) * np.linalg.norm(V, axis=1)
+    share = law.concentration(np.eye(d + 1)[:1] * [[1.0], [-1.0]], 0.8, tol=1e-2)
+    assert abs(near.mean() - share.probability) <= share.probability_error + 5 * near.std() / math.sqrt(N)
+
+
+def test_the_span_alone_is_the_whole():
+    """`D = 3` with a column of zeros, in its span of two and in all three: every number of the law to rounding."""
+    X, y = data(4, 1)
+    limit, whole = (StationaryMeasure(np.column_stack([X, np.zeros(4)]), y, lam=0.1, beta=1e3) for _ in range(2))
+    unreduced(whole)
+    one, two = law_of(limit), law_of(whole)
+    assert one.log_partition == pytest.approx(two.log_partition, rel=1e-12)
+    u, new = np.random.default_rng(0).standard_normal((5, 3)), np.random.default_rng(1).standard_normal((5, 2))
+    assert one.density(u) == pytest.approx(two.density(u), rel=1e-9)
+    assert one.predict(new) == pytest.approx(two.predict(new), rel=1e-9)
+    shares = [law.concentration(u[:1], 0.5, tol=1e-3) for law in (one, two)]
+    assert all(share.reached for share in shares)
+    assert abs(shares[0].mass - shares[1].mass) <= shares[0].mass_error + shares[1].mass_error
+
+
+def test_sizes_of_inputs_and_directions():
+    """Squares of these leave double precision; nothing depends on them."""
+    X, y = data(4, 1)
+    k = 2.0**520
+    law = law_of(StationaryMeasure(X * k, y, lam=0.05 * k, beta=100.0, bias=False))
+    assert law.predict(X * k) == pytest.approx(law.outputs, rel=1e-12, abs=1e-14)
+    law = law_of(StationaryMeasure(X, y, lam=0.05, beta=100.0))
+    assert law.predict([[1e300]])[0] == pytest.approx(1e280 * law.predict([[1e20]])[0], rel=1e-12)
+    u = np.array([[0.3, 0.4]])
+    for size in (1e200, 1e-170, 1e-300):
+        assert law.density(size * u) == pytest.approx(law.density(u), rel=1e-12)
+    assert law.concentration([[0, 1e300]], 0.1) == law.concentration([[0, 1]], 0.1)
+    assert not law.concentration([[0, 1]], 0.1, tol=1e-15).reached
+
+
+def test_a_residual_far_outside():
+    limit = StationaryMeasure(*data(4, 1), lam=0.05, beta=100.0)
+    assert limit.certify(np.full(4, 1e308)).bounded == "violated"
+
+
+@pytest.mark.parametrize("m", [0, 2])
+def test_sampled_domain_is_checked_on_every_cell(m):
+    """`D = 5`: residuals scaled to just inside and just outside, by the largest `|R|` that a plain search knows of."""
+    limit = StationaryMeasure(*data(7, 4, m), lam=0.3, beta=10.0, n_samples=10_000)
+    r = np.random.default_rng(2).standard_normal(limit.y.shape)
+    u = np.random.default_rng(3).standard_normal((200_000, 5))
+    R, _ = brute(limit, r, u / np.linalg.norm(u, axis=1, keepdims=True))
+    top = np.linalg.norm(R, axis=1).max()
+    # A plain search falls short of the largest, never beyond it.
+    assert limit.certify(r * limit.lam / top).bounded == "violated"
+    inside = limit.certify(0.8 * r * limit.lam / top)
+    assert inside.bounded in (("proved",) if m == 0 else ("proved", "sampled"))
+    assert inside.method == "sampled"

@@ -57,7 +57,7 @@ def find_clusters(a: Float[np.ndarray, " N *m"], V: Float[np.ndarray, "N D"], an
     centres: list[np.ndarray] = []
     shares: list[float] = []
     near_than = np.cos(angle)
-    while total > 0 and left.sum() >= least * total:
+    while total > 0 and left.sum() >= least * total and left.any():
         cumulated = np.cumsum(left)
         levels = (np.arange(_N_CANDIDATES) + 0.5) / _N_CANDIDATES * cumulated[-1]
         chosen = np.unique(np.minimum(np.searchsorted(cumulated, levels), len(V) - 1))

@@ -46,13 +46,15 @@ from ._langevin_starts import STARTS, given_start, named_start
 class Langevin:
     """Where the particles came to. `*m` is empty for targets of shape (n,), and m for (n, m).
 
-    - `a`, `V`: the particles after the last step, shapes (N, *m) and (N, D); not finite where the run diverged.
+    - `a`, `V`: the particles after the last step, shapes (N, *m) and (N, D); huge or not finite where the run diverged,
+      and no network.
     - `recorded`: steps before each record, shape (T,), the start and the last among them; `residual`: `f - y` there,
       shape (T, n, *m); `moments`: `mean |a|^2` and `mean |v|^2` there, shape (T, 2).
     - `average_from`: steps before the first residual that is averaged; `mean_residual`: mean over all steps from there
       to the last, shape (n, *m), NaN where none is left; `standard_error`: its standard error, the largest of those
-      from 40, 20 and 10 batch means, NaN from fewer than 10 steps. It knows the fluctuation of this run, not the
-      biases O(1/N) and O(step_size).
+      from 40, 20 and 10 batch means, NaN from fewer than 10 steps. The last are widened to what they would have to be
+      if the run remembered the time `1/lam`, which matters where it averages less than some hundred of these. It knows
+      the fluctuation of this run, not the biases O(1/N) and O(step_size), nor what is left of the start.
     - `snapshot_steps`: shape (K,); `snapshot_a`, `snapshot_V`: particles there, shapes (K, N', *m) and (K, N', D), the
       same N' of the N each time, evenly from all.
     - `n_steps`: steps taken, those of a run that was gone on from among them; `diverged`: whether the network's outputs
@@ -108,9 +110,10 @@ class Langevin:
     def predict(self, X: Float[np.ndarray, "k d"], *, snapshot: int | None = None) -> Float[np.ndarray, " k *m"]:
         """The network at other inputs: of the last particles, or of those in a snapshot.
 
-        Raises `ValueError` when `X` has not as many columns as the data, or entries that are not finite.
+        Raises `ValueError` when `X` has not as many columns as the data, or entries that are not finite, for a snapshot
+        that there is not, and where the run diverged.
         """
-        a, V = (self.a, self.V) if snapshot is None else (self.snapshot_a[snapshot], self.snapshot_V[snapshot])
+        a, V = self._particles(snapshot)
         X = to_float64(X, "X")[0]
         check_ndim(X, "X", axes="k, d")
         check_same_length(X, self.X, ("X", "the data"), axes=(1, 1), what="columns")
@@ -135,10 +138,21 @@ class Langevin:
             raise ValueError(f"`angle` must lie between 0 and pi/2 (radians); got {angle!r}.")
         if not 0 < least_mass <= 1:
             raise ValueError(f"`least_mass` must lie between 0 and 1; got {least_mass!r}.")
+        return find_clusters(*self._particles(snapshot), angle, least_mass)
+
+    def _particles(self, snapshot: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """The last ones or those of a snapshot, from the end where negative; refused where they are no network."""
+        count = len(self.snapshot_steps)
+        if snapshot is not None:
+            if isinstance(snapshot, bool) or not isinstance(snapshot, (int, np.integer)):
+                raise TypeError(f"`snapshot` must be an integer or None; got {snapshot!r}.")
+            if not -count <= snapshot < count:
+                raise ValueError(f"`snapshot` must lie between 0 and {count - 1}, there are {count}; got {snapshot}.")
+        last = snapshot is None or snapshot % count == count - 1
         a, V = (self.a, self.V) if snapshot is None else (self.snapshot_a[snapshot], self.snapshot_V[snapshot])
-        if (self.diverged and snapshot is None) or not (np.isfinite(a).all() and np.isfinite(V).all()):
+        if (self.diverged and last) or not (np.isfinite(a).all() and np.isfinite(V).all()):
             raise ValueError("This run diverged, and its particles are no network; take a smaller `step_size`.")
-        return find_clusters(a, V, angle, least_mass)
+        return a, V
 
     def go_on(
         self,
@@ -230,7 +244,8 @@ def langevin(
     - `average_from`: share of the steps before the time average begins, in [0, 1).
     - `progress`: called as `progress(step, n_steps)`, about a hundred times.
 
-    Raises `ValueError` for values out of range, shapes that do not fit and entries that are not finite; `TypeError`
+    Raises `ValueError` for values out of range, no columns (also with a bias), shapes that do not fit and entries that
+    are not finite; `TypeError`
     for what is no number, or no function.
     """
     X = to_float64(X, "X")[0]
@@ -252,7 +267,7 @@ def langevin(
         beta=_beta(beta),
         step_size=_step_size(step_size),
         neuron=named_neuron(activation, sharpness),
-        bias=bool(bias),
+        bias=_bias(bias),
         noise=noise,
     )
     seed = check_count(seed, "seed", least=0)
@@ -319,7 +334,8 @@ def _run(setting: _Setting, blocks: list[Block], recorder: Recorder, n_threads: 
             diverged = not np.isfinite(residual).all()
             recorder.see(taken, residual, blocks, m, last=diverged)
     theta = gathered(blocks)
-    mean, error = recorder.average(y.shape)
+    memory = 1 / (eta * setting.lam) if eta * setting.lam > 0 else math.inf
+    mean, error = recorder.average(y.shape, memory)
     snapshot_a, snapshot_V = recorder.snapshots(scalar=y.ndim == 1)
     return Langevin(
         X=setting.X,
@@ -352,6 +368,12 @@ def _run(setting: _Setting, blocks: list[Block], recorder: Recorder, n_threads: 
 
 def _rows(X: np.ndarray, bias: bool) -> Float[np.ndarray, "n D"]:
     return np.concatenate([X, np.ones((len(X), 1))], axis=1) if bias else X
+
+
+def _bias(value: object) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"`bias` must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def _lam(value: object) -> float:

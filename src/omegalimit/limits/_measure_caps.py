@@ -22,14 +22,20 @@ _MOST_UNDECIDED = 200_000
 _MOST_ROUNDS = 200
 _CHUNK = 8192
 
+TOO_CLOSE = (
+    "at this residual |R(u)| comes so close to `lam` that rounding decides what lies around its peaks. Scale the "
+    "residual towards zero, or take a smaller `beta`."
+)
+"""Why a law that exists cannot be cut into pieces."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Concentration:
     """What lies within an angle of given directions.
 
     - `mass`: share of `int |E[a s | u]| rho(du)`, the size of what the network computes there; `probability`: share of
-      the particles. `mass_error`, `probability_error`: absolute.
-    - `total_mass`: the integral itself.
+      the particles. `mass_error`, `probability_error`: absolute; of draws, four standard errors.
+    - `total_mass`: the integral itself. `tol`: the error that was asked for.
     """
 
     mass: float
@@ -37,6 +43,12 @@ class Concentration:
     mass_error: float
     probability_error: float
     total_mass: float
+    tol: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether both errors are within `tol`."""
+        return max(self.mass_error, self.probability_error) <= self.tol
 
 
 def node_weights(P, R, order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,15 +65,19 @@ def node_weights(P, R, order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return v / length[:, :, None], density, density * size * length / form
 
 
-def concentration(P, R, axes: Float[np.ndarray, "K D"], angle: float, *, tol: float) -> Concentration:
-    """Over the cones `P` with `R` at their rays; `axes` of length one."""
+def concentration(P, R, axes: Float[np.ndarray, "K D"], angle: float, *, tol: float, log_total: float) -> Concentration:
+    """Over the cones `P` with `R` at their rays; `axes` of length one. `log_total`: what all cones hold, known better.
+
+    Raises `ValueError` where `|R|` comes so close to 1 that rounding has the word.
+    """
     D, m = R.shape[1:]
     order = _ORDER if D <= CLOSED else _ORDER_LARGE
     if m == 1 and np.any(R):
         # |R| has a kink where R is zero.
         P, _, R, _ = cut(P, R[:, :, 0] / np.abs(R).max(), R)
     cones = refined(P, R)
-    assert cones is not None, "a law exists only where |R| < lam on the whole sphere"
+    if cones is None:
+        raise ValueError(TOO_CLOSE)
     P, R = cones[:2]
     inside, outside = np.zeros(2), np.zeros(2)
     for round_ in range(_MOST_ROUNDS):
@@ -81,12 +97,15 @@ def concentration(P, R, axes: Float[np.ndarray, "K D"], angle: float, *, tol: fl
     within, held = _held_within(P, R, _ORDER_SMALL, axes, angle)
     total = inside + outside + held
     share, error = (inside + within) / np.maximum(total, 1e-300), held / np.maximum(total, 1e-300)
+    # What the rules on the cones are wrong by.
+    error = error + abs(float(np.expm1(np.log(total[0]) - log_total)))
     return Concentration(
         mass=float(share[1]),
         probability=float(share[0]),
         mass_error=float(error[1]),
         probability_error=float(error[0]),
         total_mass=float(total[1] / total[0]),
+        tol=tol,
     )
 
 

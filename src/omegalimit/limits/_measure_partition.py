@@ -79,8 +79,9 @@ def cone_partition(P, features, c, *, order: int, second: bool = True, errors: b
             finer = cone_partition(P, features, c, order=order + 1, second=False, errors=False)
             if finer is None:
                 return None
-            log_error += abs(finer.log_total - log_total)
-            gradient_error = gradient_error + np.abs(finer.gradient - gradient)
+            # Twice the difference: it is about as large as the error itself.
+            log_error += 2 * abs(finer.log_total - log_total)
+            gradient_error = gradient_error + 2 * np.abs(finer.gradient - gradient)
     return Partition(
         log_total=log_total,
         gradient=gradient,

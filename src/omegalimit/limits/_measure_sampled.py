@@ -13,16 +13,14 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import nnls
 from scipy.special import gammaln, logsumexp
 
 from ._measure_partition import Partition
+from ._measure_peaks import peaks
+from ._measure_peaks import unit as _unit
 
-# The share of uniform draws, and the most cells with a component of their own.
+# The share of uniform draws.
 _UNIFORM = 0.3
-_MOST_PEAKS = 48
-_N_STARTS = 2048
-_N_CLIMBS = 12
 # Widths of components are those of at least this room; forms of narrower ones have no digits left.
 _LEAST_ROOM = 1e-6
 # Standard errors that an error bar holds.
@@ -42,68 +40,13 @@ def log_area(D: int) -> float:
     return float(np.log(2) + D / 2 * np.log(np.pi) - gammaln(D / 2))
 
 
-def _unit(v):
-    return v / np.linalg.norm(v, axis=-1, keepdims=True)
-
-
-def largest_sampled(rows, c, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Directions with a large `|R|`, one a cell, the largest first, and their cells' linear maps (K, D, m).
-
-    Found by climbing from random directions and from the rows: a step goes towards the maximiser of the linear map of
-    the present cell (of its best output direction), and is kept where it climbs. With one output the maximiser over the
-    closed cell is then exact, the projection of the map on the cell's cone.
-    """
-    D = rows.shape[1]
-    units = _unit(rows[np.any(rows != 0, axis=1)])
-    u = _unit(np.concatenate([rng.standard_normal((_N_STARTS, D)), units, -units]))
-    size = np.linalg.norm(np.maximum(u @ rows.T, 0) @ c, axis=1)
-    for _ in range(_N_CLIMBS):
-        maps = _maps(rows, c, u)
-        aim = np.einsum("kdm,km->kd", maps, np.einsum("kdm,kd->km", maps, u))
-        length = np.linalg.norm(aim, axis=1, keepdims=True)
-        aim = np.where(length > 0, aim / np.where(length > 0, length, 1), u)
-        for share in (1.0, 0.3, 0.03, 0.003):
-            trial = _unit(share * aim + (1 - share) * u)
-            trial_size = np.linalg.norm(np.maximum(trial @ rows.T, 0) @ c, axis=1)
-            better = trial_size > size
-            u, size = np.where(better[:, None], trial, u), np.where(better, trial_size, size)
-    u = u[np.argsort(-size)]
-    _, first = np.unique(u @ rows.T > 0, axis=0, return_index=True)
-    u = u[np.sort(first)][:_MOST_PEAKS]
-    maps = _maps(rows, c, u)
-    if c.shape[1] == 1:
-        best = np.stack([_projected(rows, point, G[:, 0]) for point, G in zip(u, maps, strict=True)])
-        size = np.linalg.norm(np.maximum(best @ rows.T, 0) @ c, axis=1)
-        u = np.where((size >= np.linalg.norm(np.maximum(u @ rows.T, 0) @ c, axis=1))[:, None], best, u)
-    return u, maps
-
-
-def _maps(rows, c, u):
-    return np.einsum("kn,nm,nd->kdm", (u @ rows.T > 0).astype(float), c, rows, optimize=True)
-
-
-def _projected(rows, u, g):
-    """The maximiser of `|g.w|` over unit vectors of the closed cell of `u`: `g` or `-g` projected on its cone."""
-    sides = np.where((rows @ u > 0)[:, None], rows, -rows)
-    target = np.sign(g @ u) * g
-    if not target.any():
-        return u
-    try:
-        weights, _ = nnls(sides.T, -target)
-    except RuntimeError:  # too many of its iterations: the climbed point stays
-        return u
-    point = target + sides.T @ weights
-    length = np.linalg.norm(point)
-    return point / length if length > 1e-12 * np.linalg.norm(target) else u
-
-
-def directions(rows, c, *, n_samples: int, seed) -> Directions:
+def directions(rows, c, *, n_samples: int, seed, cells=None) -> Directions:
     """A sample of directions adapted to `R`; the same seed gives the same one. The peaks come last, without weight."""
     rng = np.random.default_rng(seed)
     D = rows.shape[1]
     units = np.where(np.any(rows != 0, axis=1, keepdims=True), rows, 1.0)
     units = _unit(units) * np.any(rows != 0, axis=1, keepdims=True)
-    u, maps = largest_sampled(rows, c, rng)
+    u, maps = peaks(rows, c, rng, cells)
     spread, logs = [np.eye(D)], [0.0]
     for peak, G in zip(u, maps, strict=True):
         room = max(1 - float(np.linalg.norm(np.maximum(rows @ peak, 0) @ c)) ** 2, _LEAST_ROOM)
@@ -162,6 +105,15 @@ def _mixture(spread, forms, logs, shares, n_samples, rng):
         )
     total = np.asarray(logsumexp(of_component, axis=0))
     return Directions(u, log_area(D) - total), np.exp(of_component - total)
+
+
+def widened(found: Partition, again: Partition) -> Partition:
+    """`found`, its error that of the worse of two independent samples, and by how much they differ."""
+    return dataclasses.replace(
+        found,
+        log_error=max(found.log_error, again.log_error) + abs(found.log_total - again.log_total),
+        gradient_error=np.maximum(found.gradient_error, again.gradient_error) + np.abs(found.gradient - again.gradient),
+    )
 
 
 def sampled_partition(nodes: Directions, rows, c, *, second: bool = True, errors: bool = True) -> Partition | None:

@@ -19,9 +19,10 @@ class MeasureCertificate:
       entry; all of the shape of the targets.
     - `mismatch`: `|f - y - r|_2`, with its error `mismatch_slack`; `size`: `|y|_2`, against which `gap` is taken:
       free energies have no zero of their own.
-    - `method`: `"closed form"` (`D <= 3`), `"quadrature"` (`D = 4`) or `"sampled"` (`D > 4`).
+    - `method`: by the dimension `k` that the inputs span: `"closed form"` (`k <= 3`), `"quadrature"` (`k = 4`) or
+      `"sampled"` (`k > 4`). A sample's error does not see a peak that the sample has missed: then it is too small.
     - `bounded`: `"proved"` where `|R| < lam` was verified on the whole sphere (up to rounding), `"sampled"` where only
-      at sampled directions, `"violated"` outside the domain.
+      at sampled directions and where a search found `|R|` largest, `"violated"` outside the domain.
     """
 
     lower: float

@@ -29,10 +29,13 @@ Source: the paper's abstract states that the dynamics have a unique stationary m
 neurons align. The measure's form, its dual, the certificate and how the integrals are taken are derived here.
 
 **How the integrals are taken.** Space is cut into simplicial cones on each of which every `relu(v.x~_i)` is linear.
-`D <= 3`: every integral is closed (`_measure_cones.py`), so that no peak is too sharp. `D = 4`: Gauss rule on cones,
-stretched and cut so that peaks are flat (`_measure_rule.py`); its error, about 1e-9, is estimated by a finer rule.
-`D > 4`, or more cones than memory should hold: importance sampling (`_measure_sampled.py`), with four standard errors
-as the error. All errors are carried into the certificate.
+All of it in the span of the inputs `x~`, of dimension `k <= min(n, D)`: across it weights are Gaussian, and independent
+(`_measure_reduced.py`). `k <= 3`: every integral is closed (`_measure_cones.py`), and no peak is too sharp. `k = 4`:
+Gauss rule on cones, stretched and cut so that peaks are flat (`_measure_rule.py`); its error, about 1e-9 at the inputs
+and 1e-8 in predictions elsewhere, is taken as twice the difference to a finer rule. `k > 4`, or more cones than memory
+should hold: importance sampling (`_measure_sampled.py`), with four standard errors and the difference of two
+independent samples as the error. All errors are carried into the certificate. Predictions at inputs that
+leave a span of `k = 3` are right to about 1e-7, of `k = 4` to about 1e-5.
 
 **What rounding leaves.** `f_r` depends on `r` like `1 / (lam - max |R|)`: rounding of `r` alone moves `f` by about
 `1e-16 / (1 - max |R| / lam)`, relative, and that is the floor of `|f - y - r|`.
@@ -51,6 +54,7 @@ from .._checks import check_count, check_finite, check_ndim, check_same_length, 
 from ._arrays import shaped, split
 from ._measure_law import MeasureLaw
 from ._measure_partition import FINAL, Partition
+from ._measure_reduced import span
 from ._measure_scaled import ScaledMeasure
 from .measure_certificate import MeasureCertificate
 
@@ -67,7 +71,12 @@ class StationaryMeasure:
       precision and made read-only. Repeated inputs are allowed, with different targets too: the loss counts each row.
     - `lam`: weight decay, positive. `beta`: inverse temperature, positive and finite.
     - `bias`: whether a neuron has one (`D = d + 1`), or not (`D = d`).
-    - `n_samples`, `seed`: directions that are drawn where integrals are sampled (`D > 4`); not used otherwise.
+    - `n_samples`, `seed`: directions that are drawn where integrals are sampled (`k > 4`), at least 10 000; elsewhere
+      used by `concentration` alone, for `D > 4`.
+
+    **Sampled integrals can be wrong by more than their error.** It comes from the scatter of two samples. A peak of the
+    density that neither the search for the largest `|R|` nor a draw has met is not seen by it; cold measures in many
+    dimensions have peaks that narrow. Compare seeds, and numbers of samples, before such a bound is relied on.
 
     Invariances: targets times `c` with `lam` times `c` and `beta` over `c^2` is the same problem, with residual and
     predictions times `c`; so is `(X, 1)` (without a bias: `X`) times `c` with `lam` times `c`, with the same residual.
@@ -101,7 +110,7 @@ class StationaryMeasure:
         lam, beta = _constant(self.lam, "lam", _NO_DECAY), _constant(self.beta, "beta", _NO_TEMPERATURE)
         if not isinstance(self.bias, (bool, np.bool_)):
             raise TypeError(f"`bias` must be True or False; got {self.bias!r}.")
-        check_count(self.n_samples, "n_samples", least=1000)
+        check_count(self.n_samples, "n_samples", least=10_000)
         check_count(self.seed, "seed", least=0)
         for name, value in (("X", X), ("y", y), ("lam", lam), ("beta", beta), ("bias", bool(self.bias))):
             if isinstance(value, np.ndarray):
@@ -135,24 +144,37 @@ class StationaryMeasure:
     def scaled(self) -> ScaledMeasure:
         """The problem in units of its own, see `ScaledMeasure`."""
         rows, row_exponent = split(self.augmented(self.X))
+        basis = span(rows)
         y, exponent = split(self.y.reshape(len(self.y), -1))
         # Two steps each, so that no factor leaves the range before the product does.
         lam = _ldexp(_ldexp(self.lam, -row_exponent), -exponent)
         beta = _ldexp(_ldexp(self.beta, exponent), exponent)
-        return ScaledMeasure(rows, y, lam, beta, row_exponent, exponent, self.n_samples, self.seed)
+        return ScaledMeasure(
+            rows=rows if basis is None else rows @ basis,
+            y=y,
+            lam=lam,
+            beta=beta,
+            row_exponent=row_exponent,
+            exponent=exponent,
+            n_samples=self.n_samples,
+            seed=self.seed,
+            basis=basis,
+        )
 
     def augmented(self, X: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N D"]:
         """`(x, 1)`, or `x` without a bias."""
         return np.concatenate([X, np.ones((len(X), 1))], axis=1) if self.bias else X
 
     def certify(self, residual: ArrayLike) -> MeasureCertificate:
-        """Bounds on the least free energy from a residual of the shape of `y`, whatever it comes from.
+        """Bounds on the least free energy from a residual of the shape of `y`, axes of length one aside.
 
         Raises `ValueError` for another shape and for entries that are not finite.
         """
         r = self._scaled_residual(residual)
         scaled = self.scaled
-        partition = scaled.partition(r, order=FINAL, second=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A residual so large that its square is no number is outside the domain.
+            partition = scaled.partition(r, order=FINAL, second=False) if scaled.near(r) else None
         unit, shape, n = 2.0 ** min(max(scaled.exponent, -1000), 1000), self.y.shape, len(r)
         size = float(np.linalg.norm(scaled.y)) * unit
         if partition is None:
@@ -191,7 +213,7 @@ class StationaryMeasure:
             mismatch_slack=slack * unit,
             size=size,
             method=self.method,
-            bounded="sampled" if self.method == "sampled" else "proved",
+            bounded=scaled.bounded(r),
         )
 
     def at(self, residual: ArrayLike) -> MeasureLaw:
@@ -200,7 +222,7 @@ class StationaryMeasure:
         Raises `ValueError` outside the domain: where `|R(u)| >= lam` somewhere, the measure cannot be normalised.
         """
         r = self._scaled_residual(residual)
-        partition = self.scaled.partition(r, second=False)
+        partition = self.scaled.partition(r, second=False) if self.scaled.near(r) else None
         if partition is None:
             raise ValueError(
                 f"at this residual |R(u)| reaches `lam` = {self.lam:g} on the sphere, so that the Gibbs measure cannot "
@@ -221,7 +243,8 @@ class StationaryMeasure:
 
     def _scaled_residual(self, residual):
         r = shaped("residual", residual, self.y.shape)
-        return np.ldexp(r, -self.scaled.exponent).reshape(len(r), -1)
+        with np.errstate(over="ignore"):
+            return np.ldexp(r, -self.scaled.exponent).reshape(len(r), -1)
 
     def _dual(self, r, partition: Partition) -> tuple[float, float]:
         """`G(r)` and its error, in the user's units."""

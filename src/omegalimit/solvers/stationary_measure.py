@@ -147,8 +147,8 @@ def _predicted(path, t):
 
 def _at(scaled, beta):
     stage = dataclasses.replace(scaled, beta=beta)
-    # The cones do not depend on beta: made once.
-    vars(stage)["cones"] = scaled.cones
+    # The cones and cells do not depend on beta: made once.
+    vars(stage).update(cones=scaled.cones, cells=scaled.cells)
     return stage
 
 
