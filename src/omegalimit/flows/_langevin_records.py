@@ -101,11 +101,15 @@ class Recorder:
         a, V = kept[..., : self._m], np.ascontiguousarray(kept[..., self._m :])
         return (a[..., 0].copy() if scalar else a.copy()), V
 
-    def average(self, shape: tuple[int, ...]) -> tuple[Float[np.ndarray, " n *m"], Float[np.ndarray, " n *m"]]:
+    def average(
+        self, shape: tuple[int, ...], memory: float
+    ) -> tuple[Float[np.ndarray, " n *m"], Float[np.ndarray, " n *m"]]:
         """Mean over the steps that were averaged, and its standard error; NaN where there are too few of them.
 
         Batch means are independent only where batches are longer than the run's memory: then the three groupings agree,
-        and otherwise fewer and longer batches give the larger error. The largest is taken.
+        and otherwise fewer and longer batches give the larger error. The largest is taken. Weight decay forgets within
+        `memory` = 1 / (lam step_size) steps, and forces may forget sooner: ten batches are widened to what they would
+        have to be if nothing did.
         """
         nothing = np.full(shape, np.nan)
         if self._sums is None:
@@ -120,8 +124,25 @@ class Recorder:
                 continue
             joined = sums[: k * group].reshape(k, group, -1).sum(axis=1)
             joined = joined / counts[: k * group].reshape(k, group).sum(axis=1)[:, None]
-            errors.append(joined.std(axis=0, ddof=1) / math.sqrt(k))
+            widening = _widening(float(counts.sum()), k, memory) if group == _GROUPS[-1] else 1.0
+            errors.append(widening * joined.std(axis=0, ddof=1) / math.sqrt(k))
         return mean, (np.max(errors, axis=0).reshape(shape) if errors else nothing)
+
+
+def _widening(n: float, k: int, memory: float) -> float:
+    """The standard deviation of the mean of `n` steps over what `k` batch means of them estimate, at least 1.
+
+    For correlations `exp(-t / memory)` the variance of the mean of `L` steps is, up to a constant, `v(L / memory)`.
+    """
+    if not math.isfinite(memory):
+        return 1.0  # without weight decay nothing need be stationary, and no error is right
+    whole, batch = _mean_variance(n / memory), _mean_variance(n / (k * memory))
+    return math.sqrt(max(1.0, (k - 1) * whole / (batch - whole)))
+
+
+def _mean_variance(x: float) -> float:
+    """`v(x) = 2 (x - 1 + e^{-x}) / x^2`."""
+    return 1 - x / 3 + x * x / 12 if x < 1e-3 else 2 * (x + math.expm1(-x)) / x**2
 
 
 def _moments(blocks: list[Block], m: int) -> tuple[float, float]:
