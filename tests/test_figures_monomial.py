@@ -6,6 +6,8 @@ import pytest
 import xarray as xr
 
 from _records import record
+from omegalimit.catalogue.networks._monomial_arrays import separation_arrays
+from omegalimit.catalogue.networks.monomial_networks import MonomialNetworks
 from omegalimit.report.figures import monomial
 from omegalimit.report.figures._shared import STYLE
 
@@ -43,10 +45,10 @@ def separation() -> xr.Dataset:
     return xr.Dataset(
         {
             "separation": ("net", e),
-            "singular": ("net", np.append(e[:-1] ** 3, 0.0)),
+            "float_singular": ("net", np.append(e[:-1] ** 3, 0.0)),
+            "float_error": ("net", np.full(len(e), 1e-6)),
             "float_decided": ("net", (e > 0.01).astype(np.int8)),
         },
-        attrs={"generic": 4, "rounding": 1e-12},
     )
 
 
@@ -99,7 +101,7 @@ def test_nothing_to_show_is_no_figure():
     assert drawn({}) == dict.fromkeys(NAMES)
     assert drawn({f"counters/no-cap/{name}": make() for name, make in ARRAYS.items()}) == dict.fromkeys(NAMES)
     empty = separation()
-    empty["singular"] = empty["singular"] * np.nan
+    empty["float_singular"] = empty["float_singular"] * np.nan
     assert drawn({"x/monomial-separation": empty})["monomial-separation"] is None
 
 
@@ -137,10 +139,28 @@ def test_values_that_have_no_logarithm_are_left_out(whole):
     line = axes.lines[0]
     y = np.asarray(line.get_ydata(), dtype=float)
     assert np.isnan(y[-1])
-    np.testing.assert_allclose(y[:-1], separation()["singular"].values[:-1])
-    filled, hollow = axes.lines[1], axes.lines[2]
+    np.testing.assert_allclose(y[:-1], separation()["float_singular"].values[:-1])
+    error, filled, hollow = axes.lines[1:4]
+    np.testing.assert_array_equal(error.get_ydata(), separation()["float_error"].values)
     assert len(filled.get_xdata()) == int(separation()["float_decided"].sum())
     assert len(filled.get_xdata()) + len(hollow.get_xdata()) == 10
+
+
+def test_floats_decide_where_the_value_shown_exceeds_the_error_shown():
+    """Of the nets of a run, in each layer: what is filled lies above its error, what is hollow below it."""
+    sweeps = MonomialNetworks().sweeps()
+    figure = drawn({f"{s.label}/monomial-separation": separation_arrays(s) for s in sweeps})["monomial-separation"]
+    assert figure is not None
+    lines = figure.axes[0].lines
+    assert len(lines) == 4 * len(sweeps)
+    for k in range(len(sweeps)):
+        _, error, filled, hollow = lines[4 * k : 4 * k + 4]
+        allowed = dict(zip(*error.get_data(), strict=True))
+        assert len(filled.get_xdata()) > 0
+        assert len(hollow.get_xdata()) > 0
+        assert all(y > allowed[x] for x, y in zip(*filled.get_data(), strict=True))
+        # NaN: no such value, or zero.
+        assert not any(y > allowed[x] for x, y in zip(*hollow.get_data(), strict=True))
 
 
 def test_runs_that_diverged_are_never_near(whole):

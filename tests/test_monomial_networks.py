@@ -14,14 +14,19 @@ from scipy.stats import binomtest
 from omegalimit.catalogue.networks import _monomial_separation as separation
 from omegalimit.catalogue.networks import _monomial_training as training
 from omegalimit.catalogue.networks._monomial_architecture import (
+    STEEP,
     Architecture,
     JudgedPoint,
+    Place,
     at_degree,
     confirmed,
+    is_steep,
     judged,
     judged_kinds,
     searched,
+    study,
 )
+from omegalimit.catalogue.networks._monomial_arrays import architecture_arrays
 from omegalimit.catalogue.networks._monomial_claims import (
     below_threshold,
     criticality,
@@ -30,12 +35,14 @@ from omegalimit.catalogue.networks._monomial_claims import (
     subnetworks_critical,
 )
 from omegalimit.catalogue.networks._monomial_counters import COLLINEAR
+from omegalimit.catalogue.networks._monomial_known import known_candidates, names_a_witness
 from omegalimit.catalogue.networks._monomial_shallow import shallow_cases, shallow_rank_verdict
 from omegalimit.catalogue.networks._monomial_table import entry, rank_entries, thresholds
 from omegalimit.catalogue.networks._monomial_thresholds import proved_threshold
 from omegalimit.catalogue.networks._monomial_widths import enough, parse_architectures, parse_widths
-from omegalimit.catalogue.networks.monomial_networks import MonomialNetworks, verdicts_of
+from omegalimit.catalogue.networks.monomial_networks import MonomialNetworks, told, verdicts_of
 from omegalimit.claims import Kind, Outcome
+from omegalimit.limits.shallow_rank import criticality_threshold
 from omegalimit.models.monomial import MonomialNetwork
 from omegalimit.models.subnetworks import SubnetworkKind, subnetwork_kinds
 from omegalimit.record import plain
@@ -354,6 +361,219 @@ def test_a_threshold_beyond_the_degrees_fails_against_a_proved_one_among_them():
     assert (verdict.outcome, verdict.measured) == (Outcome.FAILS, 1.0)
 
 
+# A search that misses decides nothing; witnesses that theory names are ranked.
+
+
+@pytest.mark.parametrize(
+    ("widths", "degrees"),
+    [("3,8,1", (14, 15)), ("3,9,1", (16, 17)), ("3,12,1", (21, 22, 23)), ("3,4,1", (5, 6, 7)), ("2,3,2", (2, 3, 4, 5))],
+)
+def test_witnesses_in_closed_form_make_up_for_a_search_that_misses(widths, degrees):
+    found = study(parse_widths(widths), degrees, n_whole=60, n_starts=0, seed=0)
+    assert found.criticality_threshold == degrees[-1]
+    by_claim = {v.claim: v for v in verdicts_of(found)}
+    assert {name: v.outcome for name, v in by_claim.items()} == dict.fromkeys(
+        ("subnetworks-critical", "criticality", "criticality-threshold", "below-threshold"), Outcome.HOLDS
+    )
+    assert by_claim["below-threshold"].measured == len(degrees) - 1
+
+
+def test_a_witness_far_below_the_threshold_of_a_wide_net():
+    (verdict,) = (
+        v
+        for v in verdicts_of(study((30, 30, 1), (3,), n_whole=None, n_starts=None, seed=0))
+        if v.claim == "below-threshold"
+    )
+    assert (verdict.outcome, verdict.measured) == (Outcome.HOLDS, 1.0)
+
+
+@pytest.mark.parametrize("widths", [(3, 3, 1), (4, 3, 1), (3, 4, 1), (4, 5, 1), (2, 4, 2), (3, 3, 2)])
+def test_the_nets_that_theory_names_are_critical_and_no_subnetworks_at_every_degree(widths):
+    known = criticality_threshold(widths)
+    assert known.degree is not None
+    for r in range(2, known.degree):
+        points = [judged(weights, r) for weights in known_candidates(widths, r)]
+        generic = generic_rank(widths, r).rank
+        witness = any(p.kind is None and p.critical(generic) for p in points)
+        kinds = [p for p in judged_kinds(widths, r, np.random.default_rng(0)) if p.critical(generic) is False]
+        assert witness or kinds
+    assert known_candidates(widths, known.degree) == []
+    # Beyond the threshold the same nets have the generic rank.
+    for weights in known_candidates(widths, known.degree - 1):
+        if not subnetwork_kinds(weights):
+            assert judged(weights, known.degree).critical(generic_rank(widths, known.degree).rank) is False
+
+
+def bare(widths, degrees):
+    """An architecture whose witnesses are all taken away."""
+    made = [at_degree(widths, r, n_whole=1, n_starts=0, seed=0) for r in degrees]
+    kinds = [tuple(p for p in at.kinds if p.critical(at.generic.rank)) for at in made]
+    return Architecture(
+        widths=widths,
+        degrees=tuple(dataclasses.replace(at, others=(), kinds=k) for at, k in zip(made, kinds, strict=True)),
+    )
+
+
+def test_where_the_search_finds_none_and_nothing_is_known_nothing_is_decided():
+    # No threshold is proved for these widths: the last degree is given a witness, those before it have none.
+    found = bare((2, 3, 3, 1), (2, 3))
+    witness = at_degree((2, 3, 3, 1), 4, n_whole=800, n_starts=0, seed=0)
+    later = bare((2, 3, 3, 1), (5,)).degrees
+    assert witness.refuted
+    below = below_threshold(Architecture(widths=(2, 3, 3, 1), degrees=(*found.degrees, witness, *later)))
+    assert below is not None
+    assert (below.outcome, below.measured, below.bound) == (Outcome.INCONCLUSIVE, 1.0, 3.0)
+    assert below.undecided == "the search found none at degrees 2, 3, which proves nothing"
+    # Two outputs, far below the threshold: theory names nothing that can be denied.
+    two = below_threshold(bare((3, 4, 2), (3,)), threshold=7)
+    assert two is not None
+    assert two.outcome is Outcome.INCONCLUSIVE
+    assert two.undecided == "the search found none at degree 3, which proves nothing"
+
+
+def test_a_named_witness_that_exact_ranks_deny_fails():
+    found = bare((3, 3, 1), (4, 5))
+    below = below_threshold(found, threshold=5)
+    assert below is not None
+    assert below.outcome is Outcome.FAILS
+    assert criticality_threshold_verdict(found, 5, "proof").outcome is Outcome.FAILS
+    # Its rank not proved: nothing is denied.
+    open_ = Architecture(
+        widths=(3, 3, 1), degrees=(dataclasses.replace(found.degrees[0], named_open=1), found.degrees[1])
+    )
+    below = below_threshold(open_, threshold=5)
+    assert below is not None
+    assert below.outcome is Outcome.INCONCLUSIVE
+    verdict = criticality_threshold_verdict(open_, 5, "proof")
+    assert (verdict.outcome, verdict.undecided) == (
+        Outcome.INCONCLUSIVE,
+        "the search found none at degree 4, which proves nothing",
+    )
+    assert names_a_witness((3, 4, 2), 6, 7)
+    assert not names_a_witness((3, 4, 2), 5, 7)
+
+
+def test_nothing_searched_is_not_nothing_found():
+    found = study((2, 3, 1), (5,), n_whole=0, n_starts=0, seed=0)
+    verdict = criticality(found)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.undecided == "the search looked at no net that is no subnetwork; ask for more with `--search-points`"
+
+
+def test_thresholds_are_stated_for_the_degrees_that_were_looked_at():
+    def note(*degrees):
+        found = study((3, 3, 1), degrees, n_whole=1, n_starts=0, seed=0)
+        return found, told(found)
+
+    found, text = note(2, 7)
+    assert text == (
+        "3,3,1, degrees 2, 7 (no others were looked at): generic rank as expected from 2 on, critical exactly at "
+        "subnetworks from a degree after 2 on, at or before 7 (measured; 5 is proved)."
+    )
+    assert found.criticality_threshold is None
+    verdict = criticality_threshold_verdict(found, 5, "proof")
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert math.isnan(verdict.measured)
+    found, text = note(1000)
+    assert text == (
+        "3,3,1, degree 1000: generic rank as expected at or before 1000, critical exactly at subnetworks at or before "
+        "1000 (measured; 5 is proved)."
+    )
+    assert math.isnan(architecture_arrays(found).attrs["criticality_threshold"])
+    assert told(bare((3, 3, 1), (3, 4, 5))) == (
+        "3,3,1, degrees 3, 4, 5: generic rank as expected at or before 3, critical exactly at subnetworks at or before "
+        "3 (measured: no witness is found at 3, 4; 5 is proved)."
+    )
+    assert told(study((2, 2, 2, 2, 1), (3,), n_whole=50, n_starts=0, seed=0)).endswith(
+        "at or before 3 (measured: no witness against it is found from there on; not proved)."
+    )
+    places = [[(2, True), (3, False), (4, True)], [(2, False), (4, False)], [(2, True), (3, True), (4, False)]]
+    assert [Place.of(broken) for broken in places] == [Place(4, None), Place(None, 2), Place(3, 4)]
+
+
+# Large degrees and large nets.
+
+
+def test_at_large_degrees_nothing_is_minimised_and_the_claims_are_judged():
+    options: dict[str, Any] = {**SMALL, "search_points": 60, "search_starts": 4}
+    runs = {
+        widths: MonomialNetworks(widths=(widths,), degrees=degrees, **options).check()
+        for widths, degrees in (("2,3,1", (100, 1000)), ("2,2,2,2,1", (100,)))
+    }
+    for widths, findings in runs.items():
+        found = outcomes(findings.verdicts)
+        assert found["subnetworks-critical", widths] is Outcome.HOLDS
+        assert found["criticality", widths] is Outcome.HOLDS
+    starts = {r: n for r, (_, n) in runs["2,3,1"].settings["searched"]["2,3,1"].items()}
+    assert starts == {100: 4, 1000: 0}
+    assert runs["2,2,2,2,1"].notes[-1] == (
+        f"2,2,2,2,1: nothing is minimised at 100, where the outputs are forms of a degree beyond {STEEP}: "
+        "singular values are at rounding there. Whole-numbered nets are searched."
+    )
+    assert [is_steep((2, 2, 2, 2, 1), r) for r in (8, 9)] == [False, True]
+
+
+def test_the_search_becomes_smaller_in_larger_nets_down_to_nothing():
+    sizes = [searched((n, n, 1)) for n in (4, 6, 10, 16, 18, 19, 40)]
+    assert sizes[0] == (4000, 8)
+    assert [n for n, _ in sizes] == sorted((n for n, _ in sizes), reverse=True)
+    assert sizes[-1] == (0, 0)
+
+
+def test_progress_is_told_inside_of_a_degree_and_of_the_table():
+    said = []
+    MonomialNetworks(widths=("2,2,2,1",), degrees=(3,), **{**SMALL, "table": "3,3,1"}).check(
+        lambda text, fraction: said.append(text)
+    )
+    assert "generic ranks, 2,3,1, 2 of 8 are done" in said
+    assert "2,2,2,1, r = 3, inactive (zero incoming row), layer 2" in said
+
+
+def test_training_that_leaves_double_precision_is_refused_before_anything_is_run():
+    said = []
+    system = MonomialNetworks(
+        widths=("2,2,1",), training_widths=("2,2,2,2,1",), degree=9, training_sizes=(1.0, 1e6), training_starts=3
+    )
+    start = (
+        "nets of `training_widths` 2,2,2,2,1 cannot be trained at `degree` 9 from starts of size 1000000 "
+        "(`training_sizes`): "
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(start)}"):
+        system.check(lambda text, fraction: said.append(text))
+    assert said == ["options"]
+
+
+def test_sizes_that_are_nearly_equal_are_kept_apart_and_equal_ones_are_dropped():
+    sizes: Any = (1, 1.0, 1.0000001, np.float32(0.5))
+    system = MonomialNetworks(training_sizes=sizes, training_widths=("2,2,1",), training_starts=3, training_steps=5)
+    assert system.training_sizes == (1.0, 1.0000001, 0.5)
+    assert list(system.trainings()) == [f"2,2,1, starts of size {s}" for s in ("1", "1.0000001", "0.5")]
+
+
+def test_single_values_and_numpy_numbers_are_taken():
+    options: Any = {"degrees": np.int64(3), "training_sizes": 1.0, "degree": np.int32(4), "widths": np.array([2, 2, 1])}
+    system = MonomialNetworks(**options)
+    assert (system.degrees, system.training_sizes, system.degree) == ((3,), (1.0,), 4)
+    assert system.widths == ("2,2,1",)
+    json.dumps(dataclasses.asdict(system))
+    several: Any = (3, np.int64(2))
+    assert MonomialNetworks(degrees=several).degrees == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"degrees": "abc"}, "`degrees` must be numbers; got 'abc'."),
+        ({"training_sizes": ("a",)}, "`training_sizes` must be numbers; got 'a'."),
+        ({"training_sizes": "1"}, "`training_sizes` must be numbers; got '1'."),
+        ({"weights": 3}, "`weights` must be the path of an .npz file, as text; got 3."),
+    ],
+)
+def test_options_of_the_wrong_kind(options, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        MonomialNetworks(**options)
+
+
 def test_the_shallow_formula_is_not_fooled():
     cases = shallow_cases((2, 3), (3, 5), seed=0)
     assert shallow_rank_verdict(cases, "two inputs").outcome is Outcome.HOLDS
@@ -476,6 +696,26 @@ def test_runs_are_counted_with_those_that_diverged():
                 f"1 the net is linear, and another r gives no polynomial); got {value!r}.",
             )
             for name, value in (("degrees", 1), ("degrees", 2.5), ("degree", 0), ("table_degree", 1))
+        ),
+        *(
+            (
+                {"degrees": degrees},
+                "`degrees`: a degree must be a whole number of at least 2, the power r of the activation x^r (with r = "
+                "1 the net is linear, and another r gives no polynomial); got 'a'.",
+            )
+            for degrees in (("a",), (3, "a"))
+        ),
+        (
+            {"degrees": (2, 1_000_000)},
+            "`degrees`: degrees are at most 1000 here (beyond it exact powers have too many digits, and singular "
+            "values leave double precision); got 1000000.",
+        ),
+        ({"training_sizes": ()}, "`training_sizes` is empty; give at least one, or `training_widths` none."),
+        ({"training_sizes": (math.nan,)}, "`training_sizes` must lie between 1e-6 and 1e6; got nan."),
+        (
+            {"table": "9,9,9,9,1"},
+            "`table` 9,9,9,9,1 to degree 9 is a table of 33280 generic ranks, more than 5000; name a smaller "
+            "architecture, or a smaller `table_degree`.",
         ),
         ({"training_sizes": (0.0,)}, "`training_sizes` must lie between 1e-6 and 1e6; got 0.0."),
         ({"search_points": 0}, "`search_points` must be a whole number of at least 1; got 0."),

@@ -71,6 +71,8 @@ def separation_arrays(found: Sweep) -> xr.Dataset:
             "exact_lower": ("net", found.lower),
             "exact_upper": ("net", found.upper),
             "float_lower": ("net", found.float_lower),
+            "float_singular": ("net", found.float_singular),
+            "float_error": ("net", found.float_error),
             "float_decided": ("net", found.float_decided.astype(np.int8)),
         },
         attrs={"generic": found.generic, "degree": found.degree, "rounding": found.rounding},

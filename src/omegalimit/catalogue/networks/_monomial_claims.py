@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ...claims import Assumption, Kind, Verdict
 from ._monomial_architecture import Architecture, AtDegree, JudgedPoint, plain_weights
+from ._monomial_known import names_a_witness
 from ._monomial_search import SearchResult
 from ._monomial_table import Entry, thresholds
 from ._monomial_widths import enough, text_of, widening
@@ -130,6 +131,8 @@ def criticality(
         )
     if not witnesses and any(critical is None for _, _, critical in decided):
         reason = "the rank of a given point has bounds on both sides of the generic one"
+    if judged and not given and not any(s.n_tried + s.n_starts for s in searches):
+        reason = "the search looked at no net that is no subnetwork; ask for more with `--search-points`"
     if found.always_redundant:
         reason = "every net of these widths is a subnetwork: there is nothing else to search"
     return Verdict(
@@ -159,13 +162,16 @@ def criticality(
 def below_threshold(found: Architecture, *, threshold: int | None = None) -> Verdict | None:
     """At every degree below the threshold "critical exactly at subnetworks" is false, each time by an exact witness.
 
-    `threshold`: the proved one, or else the measured. `None` where there is no degree below it.
+    `threshold`: the proved one, or else the measured. `None` where there is no degree below it. A degree at which the
+    search finds none decides nothing; the claim fails where exact ranks deny the witness that theory names there.
     """
-    at_most = found.criticality_threshold if threshold is None else threshold
+    at_most = found.criticality_place.first if threshold is None else threshold
     judged = [at for at in found.degrees if at_most is not None and at.degree < at_most]
-    if not judged:
+    if at_most is None or not judged:
         return None
     refuted = [at for at in judged if at.refuted]
+    denied = [] if threshold is None else [at for at in judged if is_denied(at, threshold)]
+    missing = [at.degree for at in judged if not at.refuted]
     return Verdict(
         claim="below-threshold",
         parametrisation=found.label,
@@ -176,24 +182,61 @@ def below_threshold(found: Architecture, *, threshold: int | None = None) -> Ver
         slack=0.0,
         unit="degrees below the threshold with an exact witness",
         assumptions=of_widths(found.widths),
+        undecided=none_found(missing) if missing and not denied else None,
         details={
             "threshold": at_most,
             "witnesses": [witness_detail(at) for at in refuted],
-            "degrees_without": [at.degree for at in judged if not at.refuted],
+            "degrees_without": missing,
+            "named_by_theory_and_denied": [at.degree for at in denied],
         },
     )
 
 
+def is_denied(at: AtDegree, threshold: int) -> bool:
+    """Whether exact ranks show that what theory names at this degree, below its threshold, is no witness."""
+    decided = not at.named_open and not at.undecided
+    return names_a_witness(at.widths, at.degree, threshold) and not at.refuted and decided
+
+
+def none_found(degrees: Sequence[int]) -> str:
+    """Why degrees without a witness decide nothing."""
+    return f"the search found none at degree{'s' if len(degrees) > 1 else ''} {listed(degrees)}, which proves nothing"
+
+
+def listed(degrees: Sequence[int]) -> str:
+    """Degrees in words; four or more in a row as `2 to 7`.
+
+    >>> listed([2, 3, 4, 5, 9]), listed([2, 7])
+    ('2 to 5, 9', '2, 7')
+    """
+    parts: list[list[int]] = []
+    for r in degrees:
+        if parts and r == parts[-1][-1] + 1:
+            parts[-1].append(r)
+        else:
+            parts.append([r])
+    return ", ".join(f"{p[0]} to {p[-1]}" if len(p) >= 4 else ", ".join(map(str, p)) for p in parts)
+
+
 def criticality_threshold_verdict(found: Architecture, proved: int, source: str) -> Verdict:
-    """The measured threshold is the proved one: one more than the last degree with an exact witness."""
-    measured = found.criticality_threshold
-    degrees = [at.degree for at in found.degrees]
-    reason = None
-    if not degrees[0] < max(proved, 3) <= degrees[-1] or degrees != list(range(degrees[0], degrees[-1] + 1)):
+    """The measured threshold is the proved one: one more than the last degree with an exact witness.
+
+    Too large a measured one rests on witnesses, and fails. Too small a one rests on a search that found none; it fails
+    where exact ranks deny the witness that the proof names, and is inconclusive otherwise.
+    """
+    place = found.criticality_place
+    at = {here.degree: here for here in found.degrees}
+    degrees, before = list(at), at.get(proved - 1)
+    measured, reason = place.exact, None
+    if place.last is not None and place.last >= proved:
+        measured = place.last + 1  # at least
+    elif proved not in at or (proved > 2 and before is None):
         reason = f"the degrees {degrees} do not lie on both sides of {proved}; ask for more with `--degrees`"
-    elif measured is None:
-        # The threshold lies beyond all of them: one more than the last is a lower bound on it.
-        measured = degrees[-1] + 1
+    elif before is not None and not before.refuted:
+        denied = is_denied(before, proved)
+        reason = None if denied else none_found([proved - 1])
+        # Where the witness is denied the threshold is at most that degree, however far down the next one is.
+        measured = proved - 1 if measured is None and denied else measured
     return Verdict(
         claim="criticality-threshold",
         parametrisation=found.label,
@@ -205,7 +248,14 @@ def criticality_threshold_verdict(found: Architecture, proved: int, source: str)
         unit="difference of the measured threshold to the proved one",
         assumptions=of_widths(found.widths),
         undecided=reason,
-        details={"measured": measured, "proved": proved, "source": source, "degrees": degrees},
+        details={
+            "measured": measured,
+            "last_with_a_witness": place.last,
+            "first_without": place.first,
+            "proved": proved,
+            "source": source,
+            "degrees": degrees,
+        },
     )
 
 

@@ -182,8 +182,12 @@ def jacobian(network: MonomialNetwork, batch: Batch, X: np.ndarray, p: int | Non
 
     def power(a, k):
         found = np.ones_like(a)
-        for _ in range(k):
-            found = reduced(found * a)
+        while k:  # repeated squaring
+            if k & 1:
+                found = reduced(found * a)
+            k >>= 1
+            if k:
+                a = reduced(a * a)
         return found
 
     B = len(batch[0])

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from ...claims import Assumption, Kind, Verdict
 from ...models.monomial import MonomialNetwork
 from ...models.subnetworks import subnetwork_distance
-from ...rigorous.jacobian_rank import float_rank, generic_rank, jacobian_rank
+from ...rigorous.jacobian_rank import FloatRank, float_rank, generic_rank, jacobian_rank
 from ._monomial_widths import text_of
 
 EXPONENT = 3.0
@@ -37,7 +37,9 @@ class Sweep:
     """One family of nets over the separation: exact bounds, what floats say, the smallest singular value that counts.
 
     `singular`: the singular value whose number is the generic rank, of the Jacobian at random points with columns of
-    length one, over the largest; `rounding`: what rounding may do to it.
+    length one, over the largest; `rounding`: what rounding may do to it. `float_singular`, `float_error`: the same of
+    the Jacobian that floats decide by, scaled otherwise, with its certified error, which is another for each net; NaN
+    where underflow has left fewer values.
     """
 
     label: str
@@ -52,6 +54,8 @@ class Sweep:
     float_decided: np.ndarray
     singular: Float[np.ndarray, " e"]
     rounding: float
+    float_singular: Float[np.ndarray, " e"]
+    float_error: Float[np.ndarray, " e"]
 
 
 def shallow_pair(e: float) -> Weights:
@@ -95,7 +99,17 @@ def sweep(make: Callable[[float], Weights], degree: int, exponents: Sequence[int
         singular=np.array(singular),
         # Entries of J carry some r^(L-1) roundings each, and the decomposition's own error is of the size of J's norm.
         rounding=float(np.finfo(float).eps) * (net.output_degree + net.n_parameters),
+        float_singular=np.array([_of_floats(x, generic)[0] for x in floats]),
+        float_error=np.array([_of_floats(x, generic)[1] for x in floats]),
     )
+
+
+def _of_floats(found: FloatRank, k: int) -> tuple[float, float]:
+    """Singular value number k and its error, over the largest."""
+    s = found.singular_values
+    if len(s) < k or not s[0] > 0:
+        return math.nan, math.nan
+    return abs(float(s[k - 1] / s[0])), found.error / float(s[0])
 
 
 def _relative(J: np.ndarray, k: int) -> float:

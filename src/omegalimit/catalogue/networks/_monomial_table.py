@@ -2,10 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from ...rigorous.jacobian_rank import GenericRank, expected_rank, generic_rank
-from ._monomial_widths import enough
+from .._system import Progress, silent
+from ._monomial_widths import enough, text_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,10 +21,26 @@ class Entry:
     uncapped: int
 
 
-def rank_entries(largest: Sequence[int], degrees: Sequence[int], *, seed: int, least: int = 2) -> list[Entry]:
-    """Every architecture with inputs and hidden layers from `least` up to `largest`, and the outputs of `largest`."""
+def architectures(largest: Sequence[int], *, least: int = 2) -> Iterator[tuple[int, ...]]:
+    """Every one with inputs and hidden layers from `least` up to `largest`, and the outputs of `largest`."""
     inner = [range(min(least, most), most + 1) for most in largest[:-1]]
-    return [entry((*widths, largest[-1]), r, seed=seed) for widths in itertools.product(*inner) for r in degrees]
+    return ((*widths, largest[-1]) for widths in itertools.product(*inner))
+
+
+def n_entries(largest: Sequence[int], n_degrees: int) -> int:
+    """How many entries `rank_entries` makes, counted without making any."""
+    return n_degrees * math.prod(max(1, most - 1) for most in largest[:-1])
+
+
+def rank_entries(
+    largest: Sequence[int], degrees: Sequence[int], *, seed: int, progress: Progress = silent
+) -> list[Entry]:
+    """Every architecture up to `largest` at every degree."""
+    found, n = [], n_entries(largest, len(degrees))
+    for widths in architectures(largest):
+        progress(f"generic ranks, {text_of(widths)}, {len(found)} of {n} are done", len(found) / n)
+        found += [entry(widths, r, seed=seed) for r in degrees]
+    return found
 
 
 def entry(widths: tuple[int, ...], degree: int, *, seed: int) -> Entry:

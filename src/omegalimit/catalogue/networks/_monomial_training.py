@@ -49,7 +49,7 @@ class Training:
 
     @property
     def label(self) -> str:
-        return f"{text_of(self.widths)}, starts of size {self.size:g}"
+        return f"{text_of(self.widths)}, starts of size {size_text(self.size)}"
 
     @property
     def n_starts(self) -> int:
@@ -59,6 +59,15 @@ class Training:
         """How many are within delta, their share of all starts, and Wilson's interval of it."""
         k = int((np.nan_to_num(self.start if at_start else self.end, nan=np.inf) <= delta).sum())
         return k, k / self.n_starts, *wilson(k, self.n_starts)
+
+
+def size_text(size: float) -> str:
+    """The number that was typed, with all its digits.
+
+    >>> size_text(1.0), size_text(1.0000001), size_text(1e-06)
+    ('1', '1.0000001', '1e-06')
+    """
+    return repr(float(size)).removesuffix(".0")
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
@@ -88,6 +97,8 @@ def targets(
         widest = 1 + int(np.argmax(widths[1:-1]))
         weights[widest][:, 0] = 0.0
     y = rng.standard_normal((len(X), widths[-1])) if kind == "noise" else net.evaluate(weights, X)
+    most = float(np.abs(y).max())
+    y = y / most if most > 0 else y  # squares may leave double precision where the outputs do not
     size = float(np.sqrt(np.mean(y**2)))
     return y / size if size > 0 else y
 
@@ -104,13 +115,34 @@ def distances(
     return found, redundant
 
 
+def problem(
+    widths: tuple[int, ...], degree: int, target: str, *, n: int, seed: int
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n m"]]:
+    """Inputs and targets of one architecture's runs."""
+    rng = np.random.default_rng([seed, degree, TARGETS.index(target), *widths])
+    X = inputs(n, widths[0], rng)
+    return X, targets(X, widths, degree, target, rng)
+
+
+def check_training(
+    widths: tuple[int, ...], degree: int, target: str, *, n: int, n_starts: int, size: float, seed: int
+) -> None:
+    """Take one step of these runs. Raises `ValueError` where they leave double precision at the start."""
+    try:
+        X, y = problem(widths, degree, target, n=n, seed=seed)
+        monomial_descent(X, y, widths, degree, n_starts=n_starts, n_steps=1, size=size, seed=seed)
+    except ValueError as error:
+        raise ValueError(
+            f"nets of `training_widths` {text_of(widths)} cannot be trained at `degree` {degree} from starts of size "
+            f"{size_text(size)} (`training_sizes`): {error}"
+        ) from None
+
+
 def train(
     widths: tuple[int, ...], degree: int, target: str, *, n: int, n_starts: int, n_steps: int, size: float, seed: int
 ) -> Training:
     """All runs of one architecture on one target."""
-    rng = np.random.default_rng([seed, degree, TARGETS.index(target), *widths])
-    X = inputs(n, widths[0], rng)
-    y = targets(X, widths, degree, target, rng)
+    X, y = problem(widths, degree, target, n=n, seed=seed)
     descent = monomial_descent(X, y, widths, degree, n_starts=n_starts, n_steps=n_steps, size=size, seed=seed)
     end, redundant = distances(descent.weights, degree, ~descent.diverged)
     return Training(

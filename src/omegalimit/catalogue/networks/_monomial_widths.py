@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 
 def parse_widths(value: Any, name: str = "widths") -> tuple[int, ...]:
     """The widths in `value`: text such as `2,3,2,1`, or whole numbers.
@@ -14,7 +16,7 @@ def parse_widths(value: Any, name: str = "widths") -> tuple[int, ...]:
     widths = []
     for part in parts:
         try:
-            width = int(part) if isinstance(part, str) else part
+            width = int(part) if isinstance(part, str | np.integer) else part
         except ValueError:
             width = None
         if isinstance(width, bool) or not isinstance(width, int):
@@ -35,9 +37,10 @@ def parse_widths(value: Any, name: str = "widths") -> tuple[int, ...]:
 
 def parse_architectures(value: Any, name: str = "widths") -> tuple[str, ...]:
     """Several architectures as text, none twice; a single one, as text or as numbers, is a list of one."""
-    if isinstance(value, str) or (
-        isinstance(value, Sequence) and value and all(isinstance(part, int) for part in value)
-    ):
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        value = tuple(value)
+    numbers = isinstance(value, tuple) and value and all(isinstance(part, int | np.integer) for part in value)
+    if isinstance(value, str) or numbers:
         value = (value,)
     if not isinstance(value, Iterable):
         parse_widths(value, name)

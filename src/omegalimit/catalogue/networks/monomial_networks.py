@@ -2,22 +2,27 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
 
 from ..._threads import one_blas_thread
 from ...claims import Verdict
-from ...rigorous.jacobian_rank import generic_rank
+from ...models.monomial import MonomialNetwork
+from ...rigorous._rank_sizes import LARGE_PRIMES, check_fits
 from .._options import check_whole, unused
 from .._system import AbstractSystem, Counter, Findings, Progress, silent
 from . import _monomial_counters
-from ._monomial_architecture import Architecture, searched, study
+from ._monomial_architecture import STEEP, Architecture, is_steep, searched, study
 from ._monomial_arrays import architecture_arrays, separation_arrays, table_arrays, training_arrays
 from ._monomial_claims import (
     below_threshold,
     criticality,
     criticality_threshold_verdict,
     generic_rank_verdict,
+    listed,
     subnetworks_critical,
 )
 from ._monomial_separation import (
@@ -30,14 +35,16 @@ from ._monomial_separation import (
     sweep,
 )
 from ._monomial_shallow import shallow_cases, shallow_rank_verdict
-from ._monomial_table import Entry, rank_entries
+from ._monomial_table import Entry, n_entries, rank_entries
 from ._monomial_thresholds import proved_threshold
-from ._monomial_training import DELTAS, TARGETS, Training, train
+from ._monomial_training import DELTAS, TARGETS, Training, check_training, train
 from ._monomial_user import judge_net, load_net
 from ._monomial_widths import parse_architectures, parse_widths, text_of
 
 SEPARATIONS = tuple(range(2, 40))
 """Rows are 2^-k apart."""
+MOST_DEGREE, MOST_ENTRIES = 1000, 5000
+"""The largest degree of an activation, and the most entries of the table of generic ranks, see `check`."""
 SHALLOW_NEURONS, SHALLOW_DEGREES = (1, 2, 3, 4), tuple(range(2, 10))
 
 
@@ -105,14 +112,14 @@ class MonomialNetworks(AbstractSystem):
     )
     """Architectures, each as its widths with commas between: inputs, hidden layers, outputs."""
     degrees: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
-    """Degrees r of the activation x^r, at least 2."""
+    """Degrees r of the activation x^r, from 2 to 1000."""
     table: str = "4,4,4,1"
     """The largest architecture of the table of generic ranks: all from 2 inputs and neurons a layer up to this."""
     table_degree: int = 9
     """The largest degree of the table, at least 2."""
     search_points: int | None = None
     """Small whole-numbered nets that are searched for critical points, at each architecture and degree. 4000 when not
-    given, fewer in nets of more than 40 weights."""
+    given, fewer in nets of more than 40 weights, none in nets of more than 350."""
     search_starts: int | None = None
     """Starts from which the smallest singular value is minimised, at each architecture and degree. 8 when not given,
     none in nets of more than 40 weights, where one takes minutes."""
@@ -140,26 +147,31 @@ class MonomialNetworks(AbstractSystem):
             self, "training_widths", () if none else parse_architectures(self.training_widths, "training_widths")
         )
         object.__setattr__(self, "table", text_of(parse_widths(self.table, "table")))
-        object.__setattr__(self, "degrees", tuple(sorted(set(self.degrees))))
-        if not self.degrees:
+        degrees = {checked_degree("degrees", r) for r in several("degrees", self.degrees)}
+        if not degrees:
             raise ValueError("`degrees` is empty; give at least one, a whole number from 2 on.")
-        for name, values in (
-            ("degrees", self.degrees),
-            ("table_degree", (self.table_degree,)),
-            ("degree", (self.degree,)),
-        ):
-            for r in values:
-                check_degree(name, r)
+        object.__setattr__(self, "degrees", tuple(sorted(degrees)))
+        for name in ("table_degree", "degree"):
+            object.__setattr__(self, name, checked_degree(name, getattr(self, name)))
         for name, least in (
             *(("search_points", 1), ("search_starts", 0), ("training_points", 1), ("training_starts", 2)),
             *(("training_steps", 1), ("seed", 0)),
         ):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), least)
-        object.__setattr__(self, "training_sizes", tuple(self.training_sizes))
-        for size in self.training_sizes:
-            if not 1e-6 <= size <= 1e6:
-                raise ValueError(f"`training_sizes` must lie between 1e-6 and 1e6; got {size!r}.")
+        sizes = (checked_size(size) for size in several("training_sizes", self.training_sizes))
+        object.__setattr__(self, "training_sizes", tuple(dict.fromkeys(sizes)))
+        if not self.training_sizes:
+            raise ValueError("`training_sizes` is empty; give at least one, or `training_widths` none.")
+        if self.weights is not None and not isinstance(self.weights, str):
+            raise TypeError(f"`weights` must be the path of an .npz file, as text; got {self.weights!r}.")
+        widths = parse_widths(self.table, "table")
+        n = sum(n_entries(largest, self.table_degree - 1) for largest in tables(widths))
+        if n > MOST_ENTRIES:
+            raise ValueError(
+                f"`table` {self.table} to degree {self.table_degree} is a table of {n} generic ranks, more than "
+                f"{MOST_ENTRIES}; name a smaller architecture, or a smaller `table_degree`."
+            )
 
     # -- the check ------------------------------------------------------------------------------------------------
 
@@ -183,9 +195,10 @@ class MonomialNetworks(AbstractSystem):
         )
 
     def _check(self, progress: Progress) -> Findings:
-        progress("table of generic ranks", 0.0)
+        progress("options", 0.0)
         self.refuse_what_does_not_fit()
-        entries = self.table_entries()
+        self.refuse_what_cannot_be_trained()
+        entries = self.table_entries(lambda text, part: progress(text, 0.05 * part))
         cases = shallow_cases(SHALLOW_NEURONS, SHALLOW_DEGREES, seed=self.seed)
         verdicts = [
             shallow_rank_verdict(cases, "2,h,1"),
@@ -213,8 +226,7 @@ class MonomialNetworks(AbstractSystem):
             architectures.append(found)
             verdicts += verdicts_of(found)
             notes += [told(found)]
-            if self.search_starts is None and searched(found.widths)[1] == 0:
-                notes += [told_of_search(found)]
+            notes += told_of_search(found, self.search_points, self.search_starts)
         if not any(v.claim == "below-threshold" for v in verdicts):
             not_applicable["below-threshold"] = "no degree lies below the threshold of any architecture"
         if not any(v.claim == "criticality-threshold" for v in verdicts):
@@ -238,17 +250,30 @@ class MonomialNetworks(AbstractSystem):
         )
 
     def refuse_what_does_not_fit(self) -> None:
-        """Raise `ValueError`, before anything long is run, where an exact rank would not fit in memory."""
-        for text in (*self.widths, self.table):
-            generic_rank(parse_widths(text), max(self.degrees), n_draws=1, seed=self.seed)
+        """Raise `ValueError`, before anything is run, where an exact rank would not fit in memory."""
+        for text, degree in (*((text, self.degrees[-1]) for text in self.widths), (self.table, self.table_degree)):
+            check_fits(MonomialNetwork(parse_widths(text), degree), 2e9, an_entry=LARGE_PRIMES)
 
-    def table_entries(self) -> list[Entry]:
+    def refuse_what_cannot_be_trained(self) -> None:
+        """Raise `ValueError`, before anything long is run, where training leaves double precision at its start."""
+        for text, size, target in itertools.product(self.training_widths, self.training_sizes, TARGETS):
+            check_training(
+                parse_widths(text),
+                self.degree,
+                target,
+                n=self.training_points,
+                n_starts=self.training_starts,
+                size=size,
+                seed=self.seed,
+            )
+
+    def table_entries(self, progress: Progress = silent) -> list[Entry]:
         """The table: all architectures up to the largest, and those with the last hidden layer left out."""
-        largest = parse_widths(self.table, "table")
         degrees = range(2, self.table_degree + 1)
-        found = rank_entries(largest, degrees, seed=self.seed)
-        if len(largest) > 3:
-            found += rank_entries((*largest[:2], largest[-1]), degrees, seed=self.seed)
+        found: list[Entry] = []
+        for largest in tables(parse_widths(self.table, "table")):
+            found += rank_entries(largest, degrees, seed=self.seed, progress=progress)
+            progress = silent  # the second table is a small part of the first
         return found
 
     def sweeps(self) -> list[Sweep]:
@@ -293,13 +318,40 @@ class MonomialNetworks(AbstractSystem):
         return _monomial_counters.counters(self)
 
 
-def check_degree(name: str, r: object) -> None:
-    """Raise `ValueError` for a degree that is no whole number from 2 on."""
-    if isinstance(r, bool) or not isinstance(r, int) or r < 2:
+def tables(largest: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The largest architecture of the table, and the one with its last hidden layer left out, where it has two."""
+    return [largest, (*largest[:2], largest[-1])] if len(largest) > 3 else [largest]
+
+
+def several(name: str, value: Any) -> tuple[Any, ...]:
+    """The values of an option that takes several; a single number is one."""
+    if isinstance(value, str):
+        raise TypeError(f"`{name}` must be numbers; got {value!r}.")
+    return tuple(value) if isinstance(value, Iterable) else (value,)
+
+
+def checked_degree(name: str, r: Any) -> int:
+    """The degree as an `int`. Raises `ValueError` for what is no whole number from 2 on, and for what is too large."""
+    if isinstance(r, bool) or not isinstance(r, int | np.integer) or r < 2:
         raise ValueError(
             f"`{name}`: a degree must be a whole number of at least 2, the power r of the activation x^r (with r = 1 "
             f"the net is linear, and another r gives no polynomial); got {r!r}."
         )
+    if r > MOST_DEGREE:
+        raise ValueError(
+            f"`{name}`: degrees are at most {MOST_DEGREE} here (beyond it exact powers have too many digits, and "
+            f"singular values leave double precision); got {r}."
+        )
+    return int(r)
+
+
+def checked_size(size: Any) -> float:
+    """A size of starts as a `float`."""
+    if isinstance(size, bool) or not isinstance(size, int | float | np.integer | np.floating):
+        raise TypeError(f"`training_sizes` must be numbers; got {size!r}.")
+    if not 1e-6 <= size <= 1e6 or math.isnan(size):
+        raise ValueError(f"`training_sizes` must lie between 1e-6 and 1e6; got {size!r}.")
+    return float(size)
 
 
 def verdicts_of(found: Architecture) -> list[Verdict]:
@@ -313,27 +365,45 @@ def verdicts_of(found: Architecture) -> list[Verdict]:
 
 
 def told(found: Architecture) -> str:
-    """Both thresholds of an architecture, in words."""
-    proved, last = proved_threshold(found.widths), found.degrees[-1].degree
-
-    def shown(r: int | None) -> str:
-        return f"beyond {last}" if r is None else str(r)
-
+    """Both thresholds of an architecture, in words: where the degrees place them, and what that rests on."""
+    proved = proved_threshold(found.widths)
+    degrees = [at.degree for at in found.degrees]
+    gaps = degrees[-1] - degrees[0] >= len(degrees)
     text = (
-        f"{found.label}, degrees {found.degrees[0].degree} to {last}: generic rank as expected from "
-        f"{shown(found.generic_threshold)} on, critical exactly at subnetworks from "
-        f"{shown(found.criticality_threshold)} on (measured"
+        f"{found.label}, degree{'s' if len(degrees) > 1 else ''} {listed(degrees)}"
+        f"{' (no others were looked at)' if gaps else ''}: generic rank as expected {found.generic_place.text}, "
+        f"critical exactly at subnetworks {found.criticality_place.text} "
     )
-    return f"{text}; {proved[0]} is proved)." if proved is not None else f"{text}, not proved)."
+    if proved is None:
+        rest = "" if found.criticality_place.first is None else "no witness against it is found from there on; "
+        return f"{text}(measured: {rest}not proved)."
+    missing = [at.degree for at in found.degrees if at.degree < proved[0] and not at.refuted]
+    why = f"measured: no witness is found at {listed(missing)}" if missing else "measured"
+    return f"{text}({why}; {proved[0]} is proved)."
 
 
-def told_of_search(found: Architecture) -> str:
-    """That a net is too large to be minimised in."""
-    points = searched(found.widths)[0]
-    return (
-        f"{found.label}: the search looks at {points} whole-numbered nets a degree only; the minimisation of the "
-        "smallest singular value takes minutes a start in nets of this size (`--search-starts` asks for it)."
-    )
+def told_of_search(found: Architecture, n_whole: int | None, n_starts: int | None) -> list[str]:
+    """What the search left out: in nets that are large, and at degrees that are steep. The two are what was asked."""
+    notes, (points, starts) = [], searched(found.widths)
+    shown = points if n_whole is None else n_whole
+    few = n_whole is None and points < searched((1, 1, 1))[0]
+    left_out = starts == 0 and n_starts is None
+    if few or left_out:
+        nets = f"at {shown} whole-numbered nets a degree only" if shown else "at no whole-numbered net"
+        why = (
+            "; the minimisation of the smallest singular value takes minutes a start in nets of this size "
+            "(`--search-starts` asks for it)."
+            if left_out
+            else ", as each takes long in nets of this size (`--search-points` asks for more)."
+        )
+        notes.append(f"{found.label}: the search looks {nets}{why}")
+    steep = [at.degree for at in found.degrees if is_steep(found.widths, at.degree)]
+    if steep and (starts if n_starts is None else n_starts):
+        notes.append(
+            f"{found.label}: nothing is minimised at {listed(steep)}, where the outputs are forms of a degree beyond "
+            f"{STEEP}: singular values are at rounding there. Whole-numbered nets are searched."
+        )
+    return notes
 
 
 def told_of_training(runs: Sequence[Training]) -> str:

@@ -6,7 +6,7 @@ A record may hold, for each P:
   coordinates `architecture` and `degree`;
 - `P/monomial-ranks`: `rank` (kind, degree), `generic`, `other_critical` (degree), with the coordinates `kind` and
   `degree`; attribute `criticality_threshold`;
-- `P/monomial-separation`: `separation`, `singular`, `float_decided` (net); attributes `generic`, `rounding`;
+- `P/monomial-separation`: `separation`, `float_singular`, `float_error`, `float_decided` (net);
 - `P/monomial-training`: `start_distance`, `end_distance` (target, start), `end_share`, `end_low`, `end_high`,
   `start_share` (target, delta), with the coordinates `target` and `delta`.
 """
@@ -32,7 +32,7 @@ def draw(record: Record) -> dict[str, Figure | None]:
     return {
         "monomial-table": _table(_shown(record, "monomial-table", "generic")),
         "monomial-ranks": _ranks(_shown(record, "monomial-ranks", "rank")),
-        "monomial-separation": _separation(_shown(record, "monomial-separation", "singular")),
+        "monomial-separation": _separation(_shown(record, "monomial-separation", "float_singular")),
         "monomial-training": _training(_shown(record, "monomial-training", "end_distance")),
     }
 
@@ -145,36 +145,34 @@ def _box(corner: list[float]) -> Any:
 
 
 def _separation(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
-    """The smallest singular value that counts, over the separation of two rows; hollow where floats do not decide."""
+    """The singular value that floats decide by, over the separation of two rows, with its certified error at each net.
+
+    A marker is filled where floats decide the rank: that is where the value exceeds its error.
+    """
     if not groups:
         return None
     figure = figure_of(7.4, 4.2)
     here = figure.subplots()
+    lowest = np.inf
     for k, (name, data) in enumerate(groups.items()):
-        x, y, decided = _column(data, "separation"), _column(data, "singular"), _column(data, "float_decided") > 0
-        colour, y = _COLOURS[k % 4], np.where(y > 0, y, np.nan)
+        x, y, decided = _column(data, "separation"), _column(data, "float_singular"), _column(data, "float_decided") > 0
+        error, colour, y = _column(data, "float_error"), _COLOURS[k % 4], np.where(y > 0, y, np.nan)
         here.plot(x, y, color=colour, linestyle=_STYLES[k % 4], linewidth=1.2, label=name)
+        here.plot(x, error, color=colour, linewidth=0.8, alpha=0.6)
+        lowest = min([lowest, *error[error > 0]])
         for chosen, fill in ((decided, colour), (~decided, "white")):
             here.plot(x[chosen], y[chosen], "os^D"[k % 4], color=colour, markerfacecolor=fill, markersize=5)
-    floor = max(_attribute(data, "rounding") for data in groups.values())
-    if np.isfinite(floor) and floor > 0:
-        here.axhspan(1e-20, floor, color=FAINT, alpha=0.2, linewidth=0)
-        here.text(
-            0.99,
-            floor,
-            "rounding of this Jacobian ",
-            transform=here.get_yaxis_transform(),
-            ha="right",
-            va="top",
-            color=FAINT,
-        )
     here.set_xscale("log")
     here.set_yscale("log")
-    here.set_ylim(bottom=1e-19)
+    if np.isfinite(lowest):  # what is far below every error is rounding
+        here.set_ylim(bottom=lowest * 1e-4)
     here.set_xlabel("separation of two rows")
     here.set_ylabel("smallest singular value that counts")
     here.legend(loc="upper left")
-    here.set_title("filled: floats decide the rank.  hollow: they do not; exact arithmetic decides all", fontsize=9)
+    here.set_title(
+        "filled: floats decide the rank.  hollow: exact arithmetic only.  thin lines: the certified error",
+        fontsize=9,
+    )
     figure.suptitle("Nearly redundant neurons", fontsize=11, x=0.01, ha="left")
     return figure
 
