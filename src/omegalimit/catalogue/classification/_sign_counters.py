@@ -1,6 +1,5 @@
 """Counter-instances of `smoothed_sign_descent`: each breaks one assumption and names what must not hold."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -8,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._threads import one_blas_thread
 from ...claims import Verdict
-from .._options import unused_by_counter
-from .._system import Counter, Findings, Progress
+from .._counters import counters_of
+from .._system import Counter
 from ._sign_claims import barrier_limit, envelope, kl_recursion, observed_rate, plain_envelope, primal_dual
 from ._sign_ends import LABEL, crossovers, fixed_eps_crossover, l2_endpoint, linf_endpoint
 from ._sign_run import flow
@@ -124,28 +122,7 @@ def counters(system: "SmoothedSignDescent") -> Mapping[str, Counter]:
             not_separable,
         ),
     }
-    return {
-        name: Counter(text=text, expected=expected, check=_findings(function, system))
-        for name, (text, expected, function) in made.items()
-    }
-
-
-def _findings(function: "Check", system: "SmoothedSignDescent") -> Callable[[Progress], Findings]:
-    def check(progress: Progress) -> Findings:
-        if system.data is not None:
-            raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
-        own = sized(system)
-        progress("runs", 0.0)
-        with one_blas_thread():
-            verdicts = tuple(function(own))
-        progress("done", 1.0)
-        return Findings(
-            verdicts=verdicts,
-            settings=dataclasses.asdict(own),
-            notes=unused_by_counter(system, "rows"),
-        )
-
-    return check
+    return counters_of(system, made, own=sized(system), what="rows", option="data", noun="data")
 
 
 def sized(system: "SmoothedSignDescent") -> "SmoothedSignDescent":

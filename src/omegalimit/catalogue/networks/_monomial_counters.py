@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._threads import one_blas_thread
 from ...claims import Verdict
-from .._options import unused_by_counter
-from .._system import Counter, Findings, Progress
+from .._counters import counters_of
+from .._system import Counter
 from ._monomial_architecture import Architecture, at_degree, judged, study
 from ._monomial_claims import (
     below_threshold,
@@ -95,28 +94,7 @@ def counters(system: "MonomialNetworks") -> Mapping[str, Counter]:
             late_threshold,
         ),
     }
-    return {
-        name: Counter(text=text, expected=expected, check=_findings(function, system))
-        for name, (text, expected, function) in made.items()
-    }
-
-
-def _findings(function: "Check", system: "MonomialNetworks") -> Callable[[Progress], Findings]:
-    def check(progress: Progress) -> Findings:
-        if system.weights is not None:
-            raise ValueError(f"a counter-instance makes its own nets; drop `--weights` (got {system.weights!r}).")
-        own = type(system)(seed=system.seed)
-        progress("ranks", 0.0)
-        with one_blas_thread():
-            verdicts = tuple(function(own))
-        progress("done", 1.0)
-        return Findings(
-            verdicts=verdicts,
-            settings=dataclasses.asdict(own),
-            notes=unused_by_counter(system, "nets"),
-        )
-
-    return check
+    return counters_of(system, made, own=type(system)(seed=system.seed), what="nets", option="weights", noun="nets")
 
 
 def alone(widths: tuple[int, ...], degree: int, system: "MonomialNetworks") -> Architecture:
