@@ -172,3 +172,13 @@ def test_density_peaks_are_on_a_log_axis():
     assert figure is not None
     assert figure.axes[0].get_yscale() == "log"
     assert len(figure.axes[0].lines) == len(TEMPERATURES) + 1  # and the predicted direction
+
+
+def test_the_legend_of_densities_hides_no_peak():
+    figure = drawn({"line/collapse-density": density()})["collapse-density"]
+    assert figure is not None
+    axes = figure.axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    top = max(np.nanmax(np.asarray(curve.get_ydata(), dtype=float)) for curve in axes.lines[: len(TEMPERATURES)])
+    assert axes.transData.transform((0, top))[1] < legend.get_window_extent().y0

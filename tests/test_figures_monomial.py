@@ -155,12 +155,13 @@ def test_floats_decide_where_the_value_shown_exceeds_the_error_shown():
     assert len(lines) == 4 * len(sweeps)
     for k in range(len(sweeps)):
         _, error, filled, hollow = lines[4 * k : 4 * k + 4]
-        allowed = dict(zip(*error.get_data(), strict=True))
-        assert len(filled.get_xdata()) > 0
-        assert len(hollow.get_xdata()) > 0
-        assert all(y > allowed[x] for x, y in zip(*filled.get_data(), strict=True))
+        allowed = {x: y for x, y in np.asarray(error.get_xydata())}
+        above, below = np.asarray(filled.get_xydata()), np.asarray(hollow.get_xydata())
+        assert len(above) > 0
+        assert len(below) > 0
+        assert all(y > allowed[x] for x, y in above)
         # NaN: no such value, or zero.
-        assert not any(y > allowed[x] for x, y in zip(*hollow.get_data(), strict=True))
+        assert not any(y > allowed[x] for x, y in below)
 
 
 def test_runs_that_diverged_are_never_near(whole):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from omegalimit.catalogue.networks._collapse_arrival import Net, measure_nets
 from omegalimit.catalogue.networks._collapse_counters import on_an_arc
 from omegalimit.catalogue.networks._collapse_instance import Instance, drawn, named, values_of
 from omegalimit.catalogue.networks._collapse_judge import ON_DIRECTIONS, box_points, family, newton_starts
@@ -23,10 +24,9 @@ from omegalimit.catalogue.networks._collapse_measures import (
     ternary_patterns,
 )
 from omegalimit.catalogue.networks._collapse_particles import Plan, Replicas, Sizes, error_of, length_of, mean_of
+from omegalimit.catalogue.networks._collapse_stencils import BENT, Stencils
 from omegalimit.catalogue.networks._collapse_training import (
-    BENT,
     Predicted,
-    Stencils,
     directions_used,
     effective_width,
     langevin_agreement,
@@ -35,6 +35,7 @@ from omegalimit.catalogue.networks._collapse_training import (
     piecewise_affine,
     predict,
     predicted_clusters,
+    same_measure,
 )
 from omegalimit.catalogue.networks.width_collapse import WidthCollapse
 from omegalimit.claims import Outcome
@@ -378,6 +379,128 @@ def test_steps_that_are_too_large_make_every_claim_on_particles_fail():
     assert set(findings.arrays) == {f"relu d=1/collapse-{name}" for name in ("shares", "function", "density")}
 
 
+# Whether the collapse has come.
+
+
+def test_a_limit_that_is_one_of_many_decides_nothing():
+    instance = drawn(5, 1, 2, lam=0.05, seed=8, label="relu d=1, 2 outputs")
+    assert instance.cold.certificate.unique is None
+    betas = (1e2, 1e3)
+    found = family(instance, betas, window=0.1)
+    run = langevin(instance.X, instance.y, lam=0.05, beta=1e3, step_size=0.1, n_steps=400, n_particles=200)
+    for verdict in (
+        concentration(instance, betas, found.shares, 0.1),
+        predictor_limit(instance, betas, found.predictors, found.limit),
+        effective_width(instance, run, angle=0.15, least_mass=0.05),
+        piecewise_affine(instance, run, instance.cold.certificate.predict, angle=0.15),
+    ):
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert str(verdict.undecided).startswith("the limit is not known to be unique")
+
+
+def test_a_measure_that_has_not_collapsed_decides_nothing(wide):
+    run = langevin(wide.X, wide.y, lam=0.05, beta=200, step_size=0.1, n_steps=400, n_particles=500)
+    width = effective_width(wide, run, angle=0.15, least_mass=0.05)
+    bent = piecewise_affine(wide, run, wide.cold.certificate.predict, angle=0.15)
+    for verdict in (width, bent):
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert str(verdict.undecided).startswith("at beta = 200 the measure itself has not collapsed: ")
+        assert str(verdict.undecided).endswith("; raise `--cold`.")
+
+
+def test_draws_from_the_measure_are_nets_of_its_residual():
+    instance = drawn(5, 1, 1, lam=0.05, seed=0, label="relu d=1")
+    run = langevin(instance.X, instance.y, lam=0.05, beta=1e4, step_size=0.1, n_steps=8, n_particles=4000)
+    nets = measure_nets(instance, run)
+    r = instance.stationary(1e4)[1].certificate.residual
+    outputs = np.stack([net.predict(instance.X) for net in nets])
+    # At beta = 1e4 outputs of 4000 draws scatter by some percent of |y|; four of them by half of that.
+    assert np.abs(outputs.mean(axis=0) - instance.y - r).max() < 0.1 * np.abs(instance.y).max()
+    np.testing.assert_allclose(Net(run.a, run.V).predict(instance.X), run.predict(instance.X), rtol=1e-12, atol=1e-14)
+    assert measure_nets(instance, dataclasses.replace(run, activation="tanh")) == []
+    assert measure_nets(instance, dataclasses.replace(run, beta=math.inf)) == []
+
+
+def test_particles_that_still_move_have_not_arrived():
+    instance = drawn(5, 1, 1, lam=0.05, seed=0, label="relu d=1")
+    predicted = instance.cold.certificate.predict
+
+    def judged(run):
+        return [
+            effective_width(instance, run, angle=0.15, least_mass=0.05),
+            piecewise_affine(instance, run, predicted, angle=0.15),
+        ]
+
+    def made(n_steps):
+        return langevin(
+            instance.X, instance.y, lam=0.05, beta=1e4, step_size=0.1, n_steps=n_steps, n_particles=1000, n_snapshots=24
+        )
+
+    # After a time of 10, half of 1/lam, particles keep much of their start.
+    early = made(100)
+    for verdict in judged(early):
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert str(verdict.undecided).startswith("the particles have not arrived: ")
+    assert {v.outcome for v in judged(made(8000))} == {Outcome.HOLDS}
+    # Particles that stay where they are, away from what is predicted, refute it.
+    still = dataclasses.replace(
+        early,
+        snapshot_V=np.repeat(early.V[None], len(early.snapshot_V), axis=0),
+        snapshot_a=np.repeat(early.a[None], len(early.snapshot_a), axis=0),
+    )
+    assert {v.outcome for v in judged(still)} == {Outcome.FAILS}
+
+
+def test_a_bias_in_proportion_to_the_inverse_number_is_taken_off():
+    instance = drawn(5, 1, 1, lam=0.05, seed=0, label="relu d=1")
+    run = langevin(instance.X, instance.y, lam=0.05, beta=50, step_size=0.1, n_steps=400, n_particles=50, n_snapshots=2)
+    r = np.arange(5.0)
+    predicted = Predicted(beta=50, residual=r, error=0.0, neighbours=(r + 1, r - 2))
+
+    def made(N, off):
+        error = np.full(5, 0.01 * math.sqrt(1000 / N))
+        return dataclasses.replace(run, V=np.zeros((N, 2)), mean_residual=r + off, standard_error=error)
+
+    largest = made(1000, 0.2)
+    replicas = Replicas(fine={"": largest}, coarse={"": largest})
+    biased = Sizes(runs=(made(31, 9.0), made(125, 1.6), made(500, 0.4), largest))
+    np.testing.assert_allclose(biased.bias[0], 0.2, rtol=1e-12)
+    assert langevin_agreement(instance, predicted, replicas, biased).outcome is Outcome.HOLDS
+    # The same distance at every number of particles is no such bias.
+    constant = Sizes(runs=(made(125, 0.2), made(500, 0.2), largest))
+    assert langevin_agreement(instance, predicted, replicas, constant).outcome is Outcome.FAILS
+    assert Sizes(runs=(largest, largest)).bias[1] == 0
+    # Its error is that of the slope of a weighted line.
+    N, sd = np.array([125.0, 500.0, 1000.0]), 0.01 * math.sqrt(5) * np.sqrt(1000 / np.array([125.0, 500.0, 1000.0]))
+    A = np.column_stack([np.ones(3), 1000 / N]) / sd[:, None]
+    assert constant.bias[1] == pytest.approx(math.sqrt(np.linalg.inv(A.T @ A)[1, 1]), rel=1e-12)
+
+
+def test_what_large_steps_leave_decides_nothing():
+    instance = drawn(5, 1, 1, lam=0.05, seed=0, label="relu d=1")
+    run = langevin(instance.X, instance.y, lam=0.05, beta=50, step_size=0.1, n_steps=400, n_particles=50, n_snapshots=2)
+    r = np.arange(5.0)
+    predicted = Predicted(beta=50, residual=r, error=0.0, neighbours=(r + 1, r - 2))
+
+    def verdict(small, large):
+        runs = (
+            {"": dataclasses.replace(run, mean_residual=r + off, standard_error=np.full(5, 0.01))}
+            for off in (small, large)
+        )
+        return langevin_agreement(instance, predicted, Replicas(fine=next(runs), coarse=next(runs)))
+
+    # Left: 0.2; floor: 0.3.
+    assert verdict(0.5, 0.8).outcome is Outcome.INCONCLUSIVE
+    assert verdict(0.5, 0.8).undecided == (
+        "the average is off by more than 3 standard errors, and the steps moved it by 0.3 of the distance to the "
+        "measure at another temperature, more than 0.2: what they do to second order is not known; take smaller ones "
+        "(`--step-size`)."
+    )
+    # Left: 0.2 with a floor of 0.1; and 0.9, nearer to another temperature, with a floor of 1.
+    assert verdict(0.3, 0.4).outcome is Outcome.FAILS
+    assert verdict(1.9, 2.9).outcome is Outcome.FAILS
+
+
 # Counter-instances.
 
 
@@ -433,7 +556,12 @@ def test_with_two_outputs_mass_may_spread_over_an_arc():
     np.testing.assert_allclose(R, instance.lam, rtol=1e-9)
     found = countered("two-outputs")
     away, count = found.verdicts
-    assert away.outcome is Outcome.FAILS
+    # Mass does not concentrate on the directions that were found; others are optimal as well, so nothing is refuted.
+    assert away.outcome is Outcome.INCONCLUSIVE
+    assert str(away.undecided).startswith(
+        "the limit is not known to be unique, so that its directions and predictor may be one choice of many: not "
+        "decided: |R| is lam, or nearly so, all along a face"
+    )
     assert away.measured > -0.3
     assert count.outcome is Outcome.HOLDS  # of this optimum: others, with a continuum of directions, are as good
 
@@ -514,6 +642,15 @@ def test_dichotomies_are_counted_before_they_are_listed():
     )
     with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
         WidthCollapse(n=32, d=8).check()
+
+
+def test_many_columns_are_refused():
+    message = (
+        "inputs of 30 columns are more than 8: the integrals of their measures are sampled, which takes more than "
+        "minutes and decides nothing; take fewer columns."
+    )
+    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+        WidthCollapse(d=30).check()
 
 
 def test_options_without_a_part_are_told():
@@ -601,7 +738,7 @@ def test_repeated_inputs_and_inputs_on_a_line(tmp_path):
         "2 rows repeat 1 inputs, 1 of them with different targets, of which the net learns the mean: they share a "
         "hyperplane, and are counted once among the dichotomies.",
         "the inputs lie in a flat of lower dimension: (x, 1) spans 2 of 3 dimensions, and weights in the others do "
-        "nothing but decay; dichotomies are counted in those 2.",
+        "nothing but decay; directions and dichotomies are those in these 2.",
     )
     assert instance.n_dichotomies == 8  # four points on a line: 2 * 4
     assert instance.cold.status == "optimal"
@@ -614,10 +751,93 @@ def test_fewer_inputs_than_columns(tmp_path):
     (instance,), notes = WidthCollapse(data=path).instances()
     assert notes[-1] == (
         "3 inputs are fewer than 5: (x, 1) spans 3 of 5 dimensions, and weights in the others do nothing but decay; "
-        "dichotomies are counted in those 3."
+        "directions and dichotomies are those in these 3."
     )
     assert instance.n_dichotomies == 8
     assert instance.cold.status == "optimal"
+
+
+def test_collinear_inputs_are_counted_beyond_rounding(tmp_path):
+    t = np.random.default_rng(3).standard_normal(6)
+    X, y = np.column_stack([t, 2 * t + 1]), np.random.default_rng(4).standard_normal(6)
+    path = written(tmp_path / "line.csv", X, y, "a,b,z")
+    # Doubles are written exactly: rows are collinear but for rounding, and exact arithmetic sees that they are not.
+    (instance,), notes = WidthCollapse(data=path).instances()
+    assert instance.X.shape == (6, 1)
+    assert instance.n_dichotomies == 12
+    assert notes[-1] == (
+        "the inputs lie in a flat of lower dimension: (x, 1) spans 2 of 3 dimensions, and weights in the others do "
+        "nothing but decay; directions and dichotomies are those in these 2."
+    )
+    # The measure's residual is that of the data as they stand: weights across the flat are noise of their own.
+    standard = np.column_stack([(column - column.mean()) / column.std() for column in X.T])
+    before = Instance(label="", X=standard, y=instance.y, lam=0.05)
+    assert before.n_dichotomies > 12
+    np.testing.assert_allclose(
+        predict(instance, 50.0).residual, predict(before, 50.0).residual, atol=1e-9 * float(np.linalg.norm(y))
+    )
+    # A line beside the origin has no coordinates in which the net is the same.
+    (as_is,), notes = WidthCollapse(data=path, standardise=False).instances()
+    assert as_is.X.shape == (6, 2)
+    assert notes[-1] == (
+        "the inputs lie in a flat of lower dimension: beyond rounding, (x, 1) spans 2 of 3 dimensions; this flat does "
+        "not contain x = 0, so that the inputs are left as they are, and dichotomies are counted of the numbers as "
+        "they stand, rounding and all (inputs that are shifted to mean zero are counted in the flat)."
+    )
+    # What is off the line by more than rounding counts.
+    X[0, 1] += 1e-9
+    (off,), _ = WidthCollapse(data=written(tmp_path / "off.csv", X, y, "a,b,z")).instances()
+    assert off.X.shape == (6, 2)
+
+
+def test_inputs_that_nearly_repeat_are_told(tmp_path):
+    X = np.array([[0.0], [1.0], [1.0 + 2.0**-30]])
+    path = written(tmp_path / "near.csv", X, [0.0, 1.0, 3.0], "a,z")
+    (instance,), notes = WidthCollapse(data=path, standardise=False).instances()
+    assert instance.n_dichotomies == 6
+    assert notes[-1] == (
+        "two inputs differ by 9.3e-10 only: they count as different, and no net with moderate weights tells them apart."
+    )
+    X[2] = 1.001
+    far = written(tmp_path / "far.csv", X, [0.0, 1.0, 3.0], "a,z")
+    assert not any("differ by" in note for note in WidthCollapse(data=far).instances()[1])
+
+
+@pytest.mark.parametrize("factor", [2.0**1000, 2.0**-1000])
+def test_huge_and_tiny_entries_are_scaled(factor, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
+    (plain_one,), _ = WidthCollapse(data=written(tmp_path / "a.csv", X, y, "a,b,z")).instances()
+    path = written(tmp_path / "b.csv", X * factor, y * factor, "a,b,z")
+    (scaled,), _ = WidthCollapse(data=path).instances()
+    np.testing.assert_allclose(scaled.X, plain_one.X, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(scaled.y, plain_one.y, rtol=1e-12, atol=1e-15)
+    if factor > 1:
+        message = (
+            f"{path}: the largest entry is {max(np.abs(X).max(), np.abs(y).max()) * factor:.3g}, and without scaling "
+            "products of more than 1e+75 overflow; drop `--no-standardise`."
+        )
+        with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+            WidthCollapse(data=path, standardise=False).instances()
+
+
+def test_measures_that_no_temperature_tells_apart_decide_nothing():
+    instance = drawn(5, 1, 1, lam=0.05, seed=0, label="relu d=1")
+    run = langevin(instance.X, instance.y, lam=0.05, beta=50, step_size=0.1, n_steps=400, n_particles=50, n_snapshots=2)
+    r = np.zeros(5)
+    predicted = Predicted(beta=50, residual=r, error=0.0, neighbours=(r, r))
+    replicas = Replicas(fine={"": run}, coarse={"": run})
+    for verdict in (same_measure(instance, predicted, replicas), langevin_agreement(instance, predicted, replicas)):
+        assert math.isnan(verdict.measured)
+        assert verdict.outcome is not Outcome.HOLDS
+
+
+def test_inputs_that_are_all_the_same(tmp_path):
+    X = np.tile(np.random.default_rng(0).standard_normal((1, 2)), (5, 1))
+    path = written(tmp_path / "same.csv", X, np.arange(5.0), "a,b,z")
+    message = f"{path}: the inputs are the same in every row; nothing can be learned from them."
+    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+        WidthCollapse(data=path).instances()
 
 
 def test_own_data_that_cannot_be_used(tmp_path):
@@ -630,7 +850,7 @@ def test_own_data_that_cannot_be_used(tmp_path):
     X[:, 1] = 7
     path = written(tmp_path / "idle.csv", X, np.arange(4.0), "a,b,z")
     (instance,), notes = WidthCollapse(data=path).instances()
-    assert (instance.X[:, 1] == 0).all()
+    assert instance.X.shape == (4, 1)
     assert "constant columns, which the neurons' bias makes idle: `b`." in notes
 
 

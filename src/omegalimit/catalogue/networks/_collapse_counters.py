@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._threads import one_blas_thread
 from ...claims import Assumption, Kind, Verdict
 from ...limits.stationary_measure import StationaryMeasure
 from ...solvers.stationary_measure import stationary_measure
-from .._options import unused_by_counter
-from .._system import Counter, Findings, Progress
+from .._counters import counters_of
+from .._system import Counter
 from ._collapse_instance import TOL, Instance, drawn
 from ._collapse_judge import box_points, curvature, family, share_of
 from ._collapse_measures import (
@@ -118,28 +117,14 @@ def counters(system: "WidthCollapse") -> Mapping[str, Counter]:
             spread_directions,
         ),
     }
-    return {
-        name: Counter(text=text, expected=expected, check=_findings(function, system))
-        for name, (text, expected, function) in made.items()
-    }
-
-
-def _findings(function: "Check", system: "WidthCollapse") -> Callable[[Progress], Findings]:
-    def check(progress: Progress) -> Findings:
-        if system.data is not None:
-            raise ValueError(f"a counter-instance makes its own data; drop `--data` (got {system.data!r}).")
-        own = type(system)(seed=system.seed, particles=N_PARTICLES)
-        progress("runs", 0.0)
-        with one_blas_thread():
-            verdicts = tuple(function(own))
-        progress("done", 1.0)
-        return Findings(
-            verdicts=verdicts,
-            settings=dataclasses.asdict(own),
-            notes=unused_by_counter(system, "inputs"),
-        )
-
-    return check
+    return counters_of(
+        system,
+        made,
+        own=type(system)(seed=system.seed, particles=N_PARTICLES),
+        what="inputs",
+        option="data",
+        noun="data",
+    )
 
 
 def _line(system: "WidthCollapse") -> tuple[Instance, Plan]:

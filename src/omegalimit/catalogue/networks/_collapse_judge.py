@@ -13,6 +13,7 @@ from ...limits._measure_partition import CLOSED
 from ...limits.stationary_measure import StationaryMeasure
 from ...solvers.stationary_measure import stationary_measure
 from .._system import Progress
+from ._collapse_arrival import KNOWN
 from ._collapse_instance import TOL, Instance
 from ._collapse_measures import concentration, direction_count, predictor_limit, ternary_patterns, unique_measure
 from ._collapse_particles import STARTS, Plan, Training, train
@@ -31,9 +32,6 @@ SIDE = {1: 401, 2: 41}
 """Points along each side of the box on which predictors are compared; for more columns `POINTS` random ones, since
 each cuts the cones of the measure, which has no closed form there."""
 POINTS = 60
-
-KNOWN = 1e-3
-"""Certified distance of a measure's residual to the optimum, over |y|, above which nothing is said at its beta."""
 
 SHARE_TOL = 1e-3
 """Error that is asked of the shares near the directions; it enters as slack."""
@@ -205,7 +203,7 @@ def judged_training(instance: Instance, training: Training, predicted: Predicted
     certificate = instance.cold.certificate
     found = [
         same_measure(instance, predicted, training.replicas),
-        langevin_agreement(instance, predicted, training.replicas),
+        langevin_agreement(instance, predicted, training.replicas, training.sizes),
         particle_rate(instance, predicted, training.sizes, training.replicas),
     ]
     if not len(certificate.directions):

@@ -96,7 +96,7 @@ def concentration(instance: Instance, betas: Sequence[float], shares: Sequence[A
             ),
         ),
         assumptions=(unique_limit(instance),),
-        undecided=_too_few(betas),
+        undecided=_too_few(betas) or not_unique(instance),
         details={
             "window, radians": window,
             "share of |E[as]| in the window": dict(zip(map(name_of, betas), (1 - away).tolist(), strict=True)),
@@ -169,7 +169,7 @@ def predictor_limit(
             Assumption(name="it falls from each beta to the next", holds=bool((np.diff(distances) < 0).all())),
         ),
         assumptions=(unique_limit(instance),),
-        undecided=_too_few(betas),
+        undecided=_too_few(betas) or not_unique(instance),
         details={
             "largest distance over the largest output": dict(zip(map(name_of, betas), distances.tolist(), strict=True)),
             "points of the box": len(limit),
@@ -193,6 +193,17 @@ def unique_limit(instance: Instance) -> Assumption:
         name="no other measure is optimal at zero temperature",
         holds=certificate.unique,
         measured=certificate.uniqueness,
+    )
+
+
+def not_unique(instance: Instance) -> str | None:
+    """Why nothing can be compared with the limit's directions or predictor: they are perhaps one choice of many."""
+    certificate = instance.cold.certificate
+    if certificate.unique is True:
+        return None
+    return (
+        "the limit is not known to be unique, so that its directions and predictor may be one choice of many: "
+        f"{certificate.uniqueness}."
     )
 
 

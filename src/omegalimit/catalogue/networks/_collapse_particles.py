@@ -147,6 +147,27 @@ class Sizes:
         means = np.stack([run.mean_residual for run in self.runs])
         return np.tensordot(self.particles / self.particles.sum(), means, axes=1)
 
+    @property
+    def bias(self) -> tuple[Float[np.ndarray, " n *m"], float]:
+        """What finitely many particles move the averaged residual of the largest runs by, and its standard error.
+
+        The bias is in proportion to 1/N, to first order: means are fitted by a line in 1/N with the weights of their
+        standard errors. Runs of less than a tenth of the particles are left out, where the next order would show.
+        """
+        N = self.particles
+        kept = np.flatnonzero(N / N.max() >= 0.1)
+        if len(set(N[kept])) < 2:
+            return np.zeros_like(self.runs[0].mean_residual), 0.0
+        x = N.max() / N[kept]
+        means = np.stack([self.runs[k].mean_residual for k in kept])
+        # Variances go like 1/N; the largest of those seen sets their scale, since few batches estimate them badly.
+        scale = max(_norm(self.runs[k].standard_error) / math.sqrt(share) for k, share in zip(kept, x, strict=True))
+        weights = 1 / x / (1 / x).sum()
+        centred = x - weights @ x
+        spread = float(weights @ centred**2)
+        slope = np.tensordot(weights * centred, means, axes=1) / spread
+        return slope, scale / math.sqrt(float((1 / x).sum()) * spread)
+
     def errors(self, residual: Float[np.ndarray, " n *m"], *, batches: int = 8) -> Float[np.ndarray, "S b"]:
         """Root mean squares of the distance of snapshots to `residual`, over batches of what is averaged."""
         return np.array([_batched(run, residual, batches) for run in self.runs])

@@ -11,9 +11,11 @@ from jaxtyping import Float
 from ...claims import Assumption, Kind, Verdict
 from ...flows._langevin_clusters import Clusters, find_clusters
 from ...flows.langevin import Langevin
-from ._collapse_instance import Instance, values_of
-from ._collapse_measures import scalar, unique_limit, verdict
+from ._collapse_arrival import Net, halfway, measure_nets
+from ._collapse_instance import Instance
+from ._collapse_measures import name_of, not_unique, scalar, unique_limit, verdict
 from ._collapse_particles import Replicas, Sizes, error_of, mean_of
+from ._collapse_stencils import BENT, NO_BENDS, Bends, Stencils
 
 PARTICLES = "particles"
 
@@ -28,11 +30,15 @@ NEIGHBOURS = (0.25, 4.0)
 ERRORS = 3.0
 """Standard errors that enter as slack, and that an averaged residual may be away from what it is said to be."""
 
+FLOOR = 0.2
+"""Floor of the steps, in units of the distance to the nearer neighbour, beyond which the first order does not suffice:
+errors of half of such a floor are seen when it is taken off."""
+
 EXPONENT = 0.08
 """Distance of the measured exponent to 1/2 that counts as agreement."""
 
-BENT = 0.004
-"""Second differences inside the cells, over those across their walls, that count as none."""
+HELD = 0.9
+"""Share of the mass that the clusters must hold."""
 
 COVERED, CRUMBS = 0.95, 0.002
 """Share of the mass whose directions are counted, and the least share that is looked for."""
@@ -68,9 +74,9 @@ def predict(instance: Instance, beta: float) -> Predicted:
 def same_measure(instance: Instance, predicted: Predicted, replicas: Replicas) -> Verdict:
     """Runs from different starts have the measure's residual, up to the floor of their step size."""
     meant = predicted.residual + replicas.floor
-    distances = {name: _norm(run.mean_residual - meant) / predicted.unit for name, run in replicas.fine.items()}
+    distances = {name: _over(_norm(run.mean_residual - meant), predicted.unit) for name, run in replicas.fine.items()}
     errors = {
-        name: math.hypot(_norm(run.standard_error), replicas.floor_error) / predicted.unit
+        name: _over(math.hypot(_norm(run.standard_error), replicas.floor_error), predicted.unit)
         for name, run in replicas.fine.items()
     }
     # The run that says most against the claim; a NaN says nothing, and the run that diverged all that there is to say.
@@ -88,21 +94,35 @@ def same_measure(instance: Instance, predicted: Predicted, replicas: Replicas) -
     )
 
 
-def langevin_agreement(instance: Instance, predicted: Predicted, replicas: Replicas) -> Verdict:
-    """The averaged residual, without the floor of the steps, is the measure's."""
+def langevin_agreement(
+    instance: Instance, predicted: Predicted, replicas: Replicas, sizes: Sizes | None = None
+) -> Verdict:
+    """The averaged residual, without the floor of the steps, is the measure's.
+
+    A bias in proportion to 1/N is left, which runs of fewer particles (`sizes`) show: it is taken off as well.
+    """
     r, unit = predicted.residual, predicted.unit
-    distance = _norm(replicas.extrapolated - r)
-    error = math.hypot(replicas.error, predicted.error)
+    bias, bias_error = (np.zeros_like(r), 0.0) if sizes is None or sizes.diverged else sizes.bias
+    distance = _norm(replicas.extrapolated - bias - r)
+    error = math.hypot(replicas.error, predicted.error, bias_error)
     both = (replicas.coarse, replicas.fine)
+    floor, undecided = _norm(replicas.floor), None
+    if floor > FLOOR * unit and ERRORS * error < distance <= AGREES * unit:
+        undecided = (
+            f"the average is off by more than {ERRORS:g} standard errors, and the steps moved it by "
+            f"{_over(floor, unit):.2g} {UNIT}, more than {FLOOR:g}: what they do to second order is not known; take "
+            "smaller ones (`--step-size`)."
+        )
     return _verdict(
         instance,
         "langevin-agreement",
         Kind.EQUALITY,
         runs=replicas.runs,
-        measured=distance / unit,
+        measured=_over(distance, unit),
         bound=AGREES,
-        slack=ERRORS * error / unit,
+        slack=ERRORS * _over(error, unit),
         unit=UNIT,
+        undecided=undecided,
         conditions=(
             Assumption(
                 name=f"within {ERRORS:g} standard errors",
@@ -113,12 +133,14 @@ def langevin_agreement(instance: Instance, predicted: Predicted, replicas: Repli
         details={
             "beta": predicted.beta,
             "step sizes": [next(iter(runs.values())).step_size for runs in both],
-            "distance at each": [_norm(mean_of(runs) - r) / unit for runs in both],
-            "standard error at each": [error_of(runs) / unit for runs in both],
-            "floor of the smaller steps": _norm(replicas.floor) / unit,
-            "standard error of the floor": replicas.floor_error / unit,
-            "distance over |r|": distance / _norm(r),
-            "largest entry of the distance": float(np.abs(replicas.extrapolated - r).max()),
+            "distance at each": [_over(_norm(mean_of(runs) - r), unit) for runs in both],
+            "standard error at each": [_over(error_of(runs), unit) for runs in both],
+            "floor of the smaller steps": _over(_norm(replicas.floor), unit),
+            "standard error of the floor": _over(replicas.floor_error, unit),
+            "bias of finitely many particles": _over(_norm(bias), unit),
+            "standard error of that bias": _over(bias_error, unit),
+            "distance over |r|": _over(distance, _norm(r)),
+            "largest entry of the distance": float(np.abs(replicas.extrapolated - bias - r).max()),
             "unit": unit,
         },
     )
@@ -183,6 +205,7 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
     doubtful = int(((heavy > least_mass / 1.5) & (heavy < 1.5 * least_mass)).sum())
     pairs = matched(predicted, found, angle) if found is not None else []
     n_found = len(found) if found is not None else 0
+    undecided = not_unique(instance) or _no_width_yet(instance, run, predicted, doubtful)
     return _verdict(
         instance,
         "effective-width",
@@ -192,6 +215,7 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
         bound=0.0,
         slack=float(doubtful),
         unit="clusters, less the directions predicted",
+        undecided=undecided,
         conditions=(
             Assumption(
                 name=f"each cluster lies within {angle:g} rad of a direction of its own",
@@ -199,8 +223,8 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
                 measured=f"{len(pairs)} of {n_found}",
             ),
             Assumption(
-                name="the clusters hold 90% of the mass",
-                holds=found is not None and found.covered >= 0.9,
+                name=f"the clusters hold {HELD:.0%} of the mass",
+                holds=found is not None and found.covered >= HELD,
                 measured=None if found is None else found.covered,
             ),
         ),
@@ -216,6 +240,53 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
             "directions at zero temperature": len(shares),
         },
     )
+
+
+def _no_width_yet(instance: Instance, run: Langevin, predicted: Clusters, doubtful: int) -> str | None:
+    """Why particles cannot be expected to form the predicted clusters: their measure does not, or they still move."""
+    angle, least = predicted.angle, predicted.least_mass
+    if run.diverged:
+        return None
+    everywhere = predicted_clusters(instance, angle, 1e-9)  # light directions are no clusters, and hold mass
+
+    def shows(found: Clusters) -> bool:
+        each = len(matched(predicted, found, angle)) == len(found)
+        return each and abs(len(found) - len(predicted)) <= doubtful and found.covered >= HELD
+
+    nets = measure_nets(instance, run)
+    of_measure = [net.clusters(angle, least) for net in nets]
+    if not all(map(shows, of_measure)):
+        near = np.mean([_near(everywhere, net) for net in nets])
+        return (
+            f"at beta = {name_of(run.beta)} the measure itself has not collapsed: {run.n_particles} particles drawn "
+            f"from it form {_range([len(found) for found in of_measure])} clusters where {len(predicted)} are "
+            f"predicted, with {near:.1%} of the mass near those; raise `--cold`."
+        )
+    half, end = halfway(run), Net(run.a, run.V)
+    if half is None or shows(end.clusters(angle, least)):
+        return None
+    before, after = _near(everywhere, half), _near(everywhere, end)
+    if after - before <= ERRORS * math.sqrt(max(before * (1 - before), 0.0) / run.n_particles):
+        return None
+    return (
+        f"the particles have not arrived: {before:.1%} of their mass was near the predicted directions in mid-run, and "
+        f"{after:.1%} at its end; take more steps (`--n-steps`)."
+    )
+
+
+def _near(predicted: Clusters, net: Net) -> float:
+    """Share of `|a||v|` within the angle of the predicted directions, with their sign."""
+    lengths = np.linalg.norm(net.V, axis=1)
+    sizes = lengths * (np.abs(net.a) if net.a.ndim == 1 else np.linalg.norm(net.a, axis=1))
+    masses = np.asarray(predicted.masses)
+    aligned = net.a[:, None] * masses if net.a.ndim == 1 else net.a @ masses.T
+    cosines = net.V @ predicted.directions.T
+    near = (cosines >= math.cos(predicted.angle) * lengths[:, None]) & (aligned > 0)
+    return float(sizes[near.any(axis=1)].sum() / sizes.sum())
+
+
+def _range(counts: list[int]) -> str:
+    return str(counts[0]) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def predicted_clusters(instance: Instance, angle: float, least_mass: float) -> Clusters:
@@ -254,7 +325,7 @@ def piecewise_affine(
     stencils = Stencils.drawn(instance, kinks, angle=angle, seed=seed)
     bends = NO_BENDS if run.diverged else stencils.bends(run.predict)
     bent, of_limit = bends.ratio, stencils.bends(limit)
-    few = stencils.few
+    undecided = stencils.few or not_unique(instance) or _still_bent(instance, run, stencils, bends)
     return _verdict(
         instance,
         "piecewise-affine",
@@ -264,7 +335,7 @@ def piecewise_affine(
         bound=BENT,
         slack=ERRORS * bends.error,
         unit="second differences in cells, over those across walls",
-        undecided=few,
+        undecided=undecided,
         conditions=(
             Assumption(
                 name="the limit's second differences in cells are rounding",
@@ -282,81 +353,35 @@ def piecewise_affine(
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Bends:
-    """Mean second difference `inside` cells and `across` walls, standard `error` of their ratio, `largest` output."""
-
-    inside: float
-    across: float
-    error: float
-    largest: float
-
-    @property
-    def ratio(self) -> float:
-        return self.inside / self.across if self.across > 0 else math.nan
-
-
-NO_BENDS = Bends(inside=math.nan, across=math.nan, error=0.0, largest=math.nan)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class Stencils:
-    """Triples of equally spaced inputs on lines in the box: `points` (3, M, d).
-
-    - `inside`: the triple lies in one cell, farther than `angle` from every wall as neurons see it: `|u'(x, 1)| >
-      |(x, 1)| sin(angle)`. No neuron within `angle` of a learned direction has its kink there.
-    - `across`: a wall passes between its ends.
-    """
-
-    points: Float[np.ndarray, "3 M d"]
-    inside: np.ndarray
-    across: np.ndarray
-
-    @classmethod
-    def drawn(
-        cls, instance: Instance, kinks: Float[np.ndarray, "K D"], *, angle: float, seed: int, n: int = 4000
-    ) -> "Stencils":
-        """Centres uniform in the box, lines of uniform direction, spaced by a twentieth of the box."""
-        rng = np.random.default_rng(seed)
-        low, high = instance.box()
-        along = rng.standard_normal((n, instance.d))
-        along *= (high - low) / 20 / np.linalg.norm(along, axis=1, keepdims=True)
-        centre = low + (high - low) * rng.random((n, instance.d))
-        points = np.stack([centre - along, centre, centre + along])
-        rows = np.concatenate([points, np.ones((3, n, 1))], axis=2)
-        sines = rows @ kinks.T / np.linalg.norm(rows, axis=2, keepdims=True)
-        same = np.sign(sines[0]) == np.sign(sines[2])
-        far = (np.abs(sines) > math.sin(angle)).all(axis=0)
-        return cls(points=points, inside=(same & far).all(axis=1), across=~same.all(axis=1))
-
-    @property
-    def few(self) -> str | None:
-        """Why nothing can be said."""
-        if self.across.sum() < 20:
-            return "no wall of the limit passes through the box about the inputs: the limit is affine there."
-        if self.inside.sum() < 20:
-            return "the cells in the box about the inputs are no larger than the angle of a cluster."
+def _still_bent(instance: Instance, run: Langevin, stencils: Stencils, bends: Bends) -> str | None:
+    """Why particles cannot be expected to be affine in the cells: their measure is not, or they still move."""
+    if run.diverged:
         return None
-
-    def bends(self, predict: Callable[[np.ndarray], np.ndarray]) -> Bends:
-        if self.few is not None:
-            return NO_BENDS
-        f = [np.asarray(predict(p)) for p in self.points]
-        second = values_of(f[0] - 2 * f[1] + f[2])
-        inside, across = second[self.inside], second[self.across]
-        error = math.hypot(
-            inside.std() / math.sqrt(len(inside)), inside.mean() / across.mean() * across.std() / math.sqrt(len(across))
+    of_measure = [stencils.bends(net.predict).ratio for net in measure_nets(instance, run)]
+    if any(not ratio <= BENT for ratio in of_measure):
+        return (
+            f"at beta = {name_of(run.beta)} the measure itself has not collapsed: nets of {run.n_particles} particles "
+            f"drawn from it have second differences of up to {max(of_measure):.2g}; raise `--cold`."
         )
-        return Bends(
-            inside=float(inside.mean()),
-            across=float(across.mean()),
-            error=float(error / across.mean()),
-            largest=float(max(values_of(part).max() for part in f)),
-        )
+    half = halfway(run)
+    if half is None or bends.ratio <= BENT:
+        return None
+    before = stencils.bends(half.predict)
+    if before.ratio - bends.ratio <= ERRORS * math.hypot(before.error, bends.error):
+        return None
+    return (
+        f"the particles have not arrived: their net's second differences were {before.ratio:.2g} in mid-run and are "
+        f"{bends.ratio:.2g} at its end; take more steps (`--n-steps`)."
+    )
 
 
 def _rms(batches: np.ndarray) -> list[float]:
     return np.sqrt((batches**2).mean(axis=1)).tolist()
+
+
+def _over(distance: float, unit: float) -> float:
+    """NaN where the unit vanishes: measures at all temperatures are one in double precision."""
+    return distance / unit if unit > 0 else math.nan
 
 
 def _norm(values: np.ndarray) -> float:

@@ -14,10 +14,11 @@ from ._collapse_arrays import arrays_of
 from ._collapse_instance import FINEST_BETA, Instance, drawn, named
 from ._collapse_judge import Judged, Terms, judge
 from ._collapse_particles import STARTS, Plan, length_of
-from ._collapse_user import check_count_of, own_instance, told_of_inputs
+from ._collapse_user import ROUNDING, check_count_of, flattened, own_instance, told_of_inputs
 
 MOST_WORK = 1e9
-"""Particles times steps times inputs of one run; a run that would take more is shortened, and a note says so."""
+"""Particles times steps times inputs of one run, for up to two columns, and less for more; a run that would take more
+is shortened, and a note says so."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,8 @@ class WidthCollapse(AbstractSystem):
         found = [main]
         if self.companions:
             found += [self.drawn(d, m) for d, m in ((1, 1), (1, 2)) if (d, m) != (self.d, self.outputs)]
-        return found, tuple(told_of_inputs(main.X, main.y))
+        flat = flattened(main.X, ROUNDING * np.abs(main.X).max(axis=0))[1]
+        return found, (*told_of_inputs(main.X, main.y), *flat)
 
     def drawn(self, d: int, m: int, **changes) -> Instance:
         """Standard normal inputs, then standard normal targets."""
@@ -234,7 +236,7 @@ class WidthCollapse(AbstractSystem):
         """How particles are run on this instance; with a sentence where runs are shorter than they should be."""
         step_size = instance.step_size if self.step_size is None else self.step_size
         wanted = length_of(instance, step_size) if self.n_steps is None else self.n_steps
-        most = max(400, int(MOST_WORK / (self.particles * (instance.n + 5))))
+        most = max(400, int(MOST_WORK / (self.particles * (instance.n + 5) * max(1.0, (instance.d + 1) / 3))))
         notes = []
         if self.n_steps is None and wanted > most:
             notes.append(
