@@ -155,7 +155,7 @@ def test_floats_decide_where_the_value_shown_exceeds_the_error_shown():
     assert len(lines) == 4 * len(sweeps)
     for k in range(len(sweeps)):
         _, error, filled, hollow = lines[4 * k : 4 * k + 4]
-        allowed = {x: y for x, y in np.asarray(error.get_xydata())}
+        allowed = {float(x): y for x, y in np.asarray(error.get_xydata())}
         above, below = np.asarray(filled.get_xydata()), np.asarray(hollow.get_xydata())
         assert len(above) > 0
         assert len(below) > 0
