@@ -265,7 +265,19 @@ def test_a_direction_near_the_least_mass_decides_nothing():
     verdict = effective_width(instance, run, angle=0.15, least_mass=0.05)
     assert verdict.slack == 1
     assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.undecided == (
+        "directions of the limit with nearly 5% of the mass: 1; the temperature decides which of them are clusters. "
+        "Take another `--least-mass`."
+    )
     assert effective_width(instance, run, angle=0.15, least_mass=0.02).outcome is Outcome.HOLDS
+    # Between the third direction's share in the limit and among the particles: a cluster that is not predicted.
+    predicted, found = predicted_clusters(instance, 0.15, 0.05), run.clusters(angle=0.15, least_mass=0.05)
+    assert predicted.shares[2] < 0.052 < found.shares[2]
+    between = effective_width(instance, run, angle=0.15, least_mass=0.052)
+    assert between.measured == 1
+    assert between.outcome is Outcome.INCONCLUSIVE
+    assert between.undecided == verdict.undecided
+    assert between.conditions[0].measured == "3 of 3"
 
 
 def test_second_differences_of_an_affine_a_kinked_and_a_curved_function(wide):

@@ -203,9 +203,16 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
     heavy = predicted_clusters(instance, angle, 1e-9).shares
     # Directions whose share is so near the least one that the particles' temperature decides about them.
     doubtful = int(((heavy > least_mass / 1.5) & (heavy < 1.5 * least_mass)).sum())
-    pairs = matched(predicted, found, angle) if found is not None else []
+    # A cluster may lie at one of these too.
+    possible = predicted_clusters(instance, angle, least_mass / 1.5)
+    pairs = matched(possible, found, angle) if found is not None else []
     n_found = len(found) if found is not None else 0
-    undecided = not_unique(instance) or _no_width_yet(instance, run, predicted, doubtful)
+    undecided = not_unique(instance) or _no_width_yet(instance, run, predicted, possible, doubtful)
+    if undecided is None and doubtful > 0 and abs(n_found - len(predicted)) <= doubtful:
+        undecided = (
+            f"directions of the limit with nearly {least_mass:.0%} of the mass: {doubtful}; the temperature decides "
+            "which of them are clusters. Take another `--least-mass`."
+        )
     return _verdict(
         instance,
         "effective-width",
@@ -242,7 +249,9 @@ def effective_width(instance: Instance, run: Langevin, *, angle: float, least_ma
     )
 
 
-def _no_width_yet(instance: Instance, run: Langevin, predicted: Clusters, doubtful: int) -> str | None:
+def _no_width_yet(
+    instance: Instance, run: Langevin, predicted: Clusters, possible: Clusters, doubtful: int
+) -> str | None:
     """Why particles cannot be expected to form the predicted clusters: their measure does not, or they still move."""
     angle, least = predicted.angle, predicted.least_mass
     if run.diverged:
@@ -250,7 +259,7 @@ def _no_width_yet(instance: Instance, run: Langevin, predicted: Clusters, doubtf
     everywhere = predicted_clusters(instance, angle, 1e-9)  # light directions are no clusters, and hold mass
 
     def shows(found: Clusters) -> bool:
-        each = len(matched(predicted, found, angle)) == len(found)
+        each = len(matched(possible, found, angle)) == len(found)
         return each and abs(len(found) - len(predicted)) <= doubtful and found.covered >= HELD
 
     nets = measure_nets(instance, run)
