@@ -253,7 +253,10 @@ def test_no_norm_is_named_on_the_way_past_an_optimum():
 def test_optimisers_on_their_way_are_given_no_norm():
     """From the first step to the last, no state is given a norm that the optimiser does not tend to."""
     Z, step = pushed_gaussians().Z, 0.01
-    normalised = lambda eps: optax.chain(optax.normalize_by_update_norm(eps=eps), optax.scale(-step))  # noqa: E731 - compiled once
+
+    def normalised(eps):
+        return optax.chain(optax.normalize_by_update_norm(eps=eps), optax.scale(-step))
+
     for optimiser, eps, n_steps, norm, is_named in (
         (optax.sgd(0.5), None, 50_000, "l2", False),  # a ratio of 0.95: on its way
         (normalised, 0.0, 50_000, "l2", True),
