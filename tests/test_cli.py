@@ -21,6 +21,7 @@ CATALOGUE = ", ".join(SYSTEMS)
 @pytest.fixture(autouse=True)
 def toy(monkeypatch, tmp_path):
     _toy.register(monkeypatch)
+    monkeypatch.chdir(tmp_path)  # a run leaves its record in `runs`, where it is started
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("DIR", "MIN_COMPILE"):
         monkeypatch.delenv(f"JAX_COMPILATION_CACHE_{name}", raising=False)
@@ -69,7 +70,7 @@ def test_a_fault_of_the_library_is_not_taken_for_a_verdict(capsys):
 
 
 def test_the_table_says_it_in_plain_words(capsys):
-    status, out, err = run(capsys, "run", "toy", "--quiet")
+    status, out, err = run(capsys, "run", "toy", "--quiet", "--no-record")
     assert (status, err) == (0, "")
     row = next(line for line in out.splitlines() if "stays-under" in line)
     assert row.split()[:7] == ["stays-under", "plain", "holds", "0.5", "<=", "1", "0.1"]
@@ -78,12 +79,12 @@ def test_the_table_says_it_in_plain_words(capsys):
         "1 verdicts: 1 hold, 0 fail, 0 inconclusive.",
         "note: the number was taken as given",
         "not applicable: rank: a number has none",
-        "no record was written (--out DIR writes one).",
+        "no record was written, as --no-record asks.",
     ]
 
 
 def test_json_is_one_document(capsys):
-    status, out, err = run(capsys, "run", "toy", "--json", "--quiet", "--seed", "4")
+    status, out, err = run(capsys, "run", "toy", "--json", "--quiet", "--seed", "4", "--no-record")
     document = json.loads(out, parse_constant=pytest.fail)
     assert (status, err) == (0, "")
     assert list(document) == ["system", "settings", "verdicts", "counters", "notes", "record"]
@@ -135,6 +136,49 @@ def test_out_writes_one_new_record_each_time(capsys, tmp_path):
     assert len(list(folder.iterdir())) == 3
 
 
+def test_every_run_leaves_a_record_with_its_page(capsys, tmp_path):
+    status, out, err = run(capsys, "run", "toy", "--quiet", "--size", "0.25")
+    path = Path(out.splitlines()[-1].removeprefix("record: "))
+    assert (status, err, path.parent) == (0, "", Path("runs"))
+    record = read(path)
+    assert record.command == ("run", "toy", "--size", "0.25")
+    assert record.about is not None
+    assert record.about.title == "a number and its bound"
+    assert "stays-under" in (path / "report.html").read_text()
+
+
+def test_the_folder_that_nobody_asked_for_is_no_reason_to_stop(capsys, tmp_path):
+    (tmp_path / "runs").write_text("mine")
+    status, out, err = run(capsys, "run", "toy", "--quiet", "--json")
+    assert (status, json.loads(out)["record"]) == (0, None)
+    assert err == (
+        "omegalimit: warning: cannot write a record in 'runs': File exists. There will be no record; "
+        "--out DIR writes one elsewhere.\n"
+    )
+
+
+def test_a_run_that_fails_leaves_no_folder(capsys, tmp_path):
+    refused(capsys, "run", "toy", "--quiet", "--ending", "memory")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "runs").mkdir()
+    refused(capsys, "run", "toy", "--quiet", "--ending", "memory")
+    assert (tmp_path / "runs").exists()
+
+
+def test_counter_instances_beside_the_check(capsys, tmp_path):
+    status, out, _ = run(capsys, "run", "toy", "--quiet", "--json", "--with-counters")
+    document = json.loads(out)
+    assert status == 1  # of the toy's two, one is not as it should be
+    assert [v["outcome"] for v in document["verdicts"]] == ["holds"]
+    assert [c["as_expected"] for c in document["counters"]] == [True, False]
+    record = read(document["record"])
+    assert record.command == ("run", "toy", "--with-counters")
+    assert set(record.arrays) == {
+        "plain/trajectory",
+        *(f"counters/{name}/plain/trajectory" for name in ("too-big", "broken")),
+    }
+
+
 def test_the_name_may_come_after_options(capsys):
     assert run(capsys, "run", "--json", "--quiet", "toy")[0] == 0
 
@@ -142,13 +186,17 @@ def test_the_name_may_come_after_options(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "what to do? `omegalimit list`, `show NAME`, `run NAME`, `solve LIMIT` or `certify LIMIT`."),
+        (
+            (),
+            "what to do? `omegalimit list`, `show NAME`, `run NAME`, `sweep NAME`, `report DIR`, `solve LIMIT` or "
+            "`certify LIMIT`.",
+        ),
         (
             ("dance",),
-            "argument COMMAND: invalid choice: 'dance' (choose from list, show, run, solve, certify); "
+            "argument COMMAND: invalid choice: 'dance' (choose from list, show, run, sweep, report, solve, certify); "
             "see `omegalimit --help`.",
         ),
-        (("list", "toy"), "unrecognized arguments: toy; see `omegalimit --help`."),
+        (("list", "toy", "top"), "unrecognized arguments: top; see `omegalimit --help`."),
         (("show",), "the following arguments are required: NAME; see `omegalimit show --help`."),
         (("show", "top"), f"there is no system 'top'; the catalogue has: {CATALOGUE}, toy."),
         (("run",), f"which system? `omegalimit run NAME`; the catalogue has: {CATALOGUE}, toy."),
@@ -168,6 +216,11 @@ def test_the_name_may_come_after_options(capsys):
             "Missing value for argument '--seed'. Expected 1 values; see `omegalimit run toy --help`.",
         ),
         (("run", "toy", "--size", "-1"), "`size` must be >= 0; got -1.0."),
+        (("run", "toy", "--no-record", "--out", "a"), "--no-record writes nothing; drop it, or `--out a`."),
+        (
+            ("run", "toy", "--with-counters", "--counter", "all"),
+            "--with-counters runs every counter-instance; drop `--counter all`.",
+        ),
         (
             ("run", "toy", "--counter", "x"),
             "--counter: there is no counter-instance 'x'; there are: too-big, broken, or all.",
@@ -181,7 +234,7 @@ def test_the_name_may_come_after_options(capsys):
 def test_wrong_usage_and_bad_input_are_one_line(capsys, arguments, message):
     said = refused(capsys, *arguments)
     # Python 3.12 and later no longer quote the choices.
-    quoted = "(choose from 'list', 'show', 'run', 'solve', 'certify')"
+    quoted = "(choose from 'list', 'show', 'run', 'sweep', 'report', 'solve', 'certify')"
     assert said.replace(quoted, quoted.replace("'", "")) == message
 
 
@@ -212,7 +265,7 @@ def test_a_record_survives_pictures_that_fail(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr("omegalimit.report.figures.save", fail)
     status, out, err = run(capsys, "run", "toy", "--quiet", "--out", str(tmp_path / "runs"))
-    assert (status, err) == (0, "omegalimit: warning: the record has no figures: no fonts\n")
+    assert (status, err) == (0, "omegalimit: warning: the record has no figures or no page: no fonts\n")
     assert read(out.splitlines()[-1].removeprefix("record: ")).system == "toy"
 
 
@@ -270,7 +323,7 @@ def test_interrupted_in_mid_run(tmp_path):
         child.send_signal(signal.SIGINT)
         assert child.wait(20) == 130
         assert child.stderr.read() == "omegalimit: interrupted; nothing half-written is left.\n"
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_interrupt_that_python_drops_ends_the_run_all_the_same():

@@ -10,7 +10,7 @@ import pytest
 import omegalimit
 
 PACKAGE = Path(omegalimit.__file__).parent
-ANYBODY = {"_numerics", "_checks", "_exact", "_threads"}
+ANYBODY = {"_numerics", "_checks", "_exact", "_threads", "_html"}
 NOBODY: set[str] = set()
 BEFORE_THE_CATALOGUE = {
     *("data", "models", "losses", "trajectory", "certificate", "claims"),
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "_checks": NOBODY,
     "_exact": {"_checks"},
     "_threads": NOBODY,
+    "_html": NOBODY,
     "data": NOBODY,
     "models": NOBODY,
     "losses": NOBODY,
@@ -40,8 +41,9 @@ MAY_IMPORT = {
     "diagnose": {"trajectory", "limits", "solvers", "certificate", "claims"},
     # An estimator whose method is the dynamics runs a flow; it judges nothing.
     "estimators": {"trajectory", "flows", "limits", "solvers", "certificate", "claims"},
-    "report": {"record", "claims", "certificate"},
-    "sweep": {"catalogue", "record"},
+    "store": {"record", "claims"},
+    "report": {"record", "claims", "certificate", "store"},
+    "sweep": {"catalogue", "record", "store", "claims"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the door and the command: any room
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -117,7 +119,7 @@ def test_the_witnesses_do_not_meet():
     assert not (MAY_IMPORT["limits"] | MAY_IMPORT["solvers"]) & {"flows", "problem", "trajectory", "models"}
 
 
-HEAVY = ("jax", "equinox", "xarray", "pandas", "matplotlib", "scipy", "sklearn", "h5netcdf", "h5py", "tyro", "rich")
+HEAVY = ("jax", "equinox", "xarray", "pandas", "matplotlib", "scipy", "sklearn", "h5netcdf", "h5py", "tyro", "rich", "jinja2", "dask")
 QUICK = {
     "import omegalimit": (*HEAVY, "numpy", "argparse"),
     "import omegalimit; dir(omegalimit); omegalimit.__version__": (*HEAVY, "numpy"),
@@ -131,6 +133,9 @@ QUICK = {
     "from omegalimit.cli import main; main(['solve', 'no-such-limit'])": (*HEAVY, "numpy"),
     "from omegalimit import Verdict, Outcome, load": (*HEAVY, "numpy"),
     "import omegalimit.record": (*HEAVY, "numpy"),
+    "import omegalimit.store": (*HEAVY, "numpy"),
+    "from omegalimit.cli import main; main(['sweep', '--help'])": (*HEAVY, "numpy"),
+    "from omegalimit.cli import main; main(['report', '--help'])": (*HEAVY, "numpy"),
 }
 
 

@@ -8,6 +8,8 @@ killed leaves at most a hidden folder ending in `.partial`, which is never read.
 import dataclasses
 import datetime
 import enum
+import errno
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -25,10 +27,11 @@ from .claims import Assumption, Kind, Verdict
 if TYPE_CHECKING:
     import xarray as xr
 
-SCHEMA = 1
-"""The version of the layout that this module writes and reads."""
+SCHEMA = 2
+"""The version of the layout that this module writes."""
 
-_PARTIAL = ".partial"
+_READS = (1, 2)  # version 1 had neither `about` nor `command`
+PARTIAL = ".partial"
 _PACKAGES = ("omegalimit", "jax", "jaxlib", "equinox", "numpy", "scipy", "scikit-learn", "xarray", "h5netcdf", "h5py")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
 
@@ -65,14 +68,30 @@ class CounterResult:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class About:
+    """What a system says of itself, kept beside what it found: a page is made from the record alone.
+
+    - `title`: one line; `text`: the setting, what is claimed, and where it comes from.
+    - `counters`: the counter-instances that it has, by name, each with what is broken; `defaults`: of its options.
+    """
+
+    title: str
+    text: str
+    counters: Mapping[str, str]
+    defaults: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
     """A record as read from its folder.
 
     - `path`: the folder. `system`, `settings`, `seed`: what was run.
     - `verdicts`, `counters`, `not_applicable`, `notes`: what was found.
-    - `arrays`: labelled arrays by group, in memory.
-    - `versions`, `threads`, `platform`: what it ran on. `threads` has the number of processors and what the
-      environment asked the numerical libraries for; it does not claim to know what they did.
+    - `about`: what the system says of itself; `command`: the words after `omegalimit` that run it again. Both are
+      `None` where they were not written.
+    - `arrays`: labelled arrays by group, in memory; empty when they were not read.
+    - `versions`, `threads`, `platform`: what it ran on. `threads` has the number of processors, what the environment
+      asked the numerical libraries for, and the threads of each library's pool at the time of writing.
     - `started`: UTC, ISO 8601. `cpu_seconds`, `wall_seconds`: what the check cost; `None` when nobody measured it.
     """
 
@@ -91,6 +110,8 @@ class Record:
     started: str
     cpu_seconds: float | None
     wall_seconds: float | None
+    about: About | None = None
+    command: tuple[str, ...] | None = None
 
 
 def plain(value: Any) -> Any:
@@ -184,7 +205,7 @@ def prepare(folder: str | Path) -> Path:
     Raises `ValueError` when it cannot: before a long run, not after it.
     """
     folder = Path(folder)
-    probe = folder / f".{secrets.token_hex(8)}{_PARTIAL}"
+    probe = folder / f".{secrets.token_hex(8)}{PARTIAL}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.mkdir()
@@ -204,22 +225,30 @@ def write(
     started: datetime.datetime | None = None,
     cpu_seconds: float | None = None,
     wall_seconds: float | None = None,
+    about: About | None = None,
+    command: Sequence[str] | None = None,
+    name: str | None = None,
     illustrate: Callable[[Record, Path], object] | None = None,
 ) -> Path:
     """Write one new record into `folder`, which is made when missing, and return its path.
 
     - `findings`: what a check returned. `counters`: results of counter-instances, if any were run.
-    - `system`: the system's name; the record's folder is called after it, the time (UTC) and six random digits.
+    - `system`: the system's name; `name`: that of the record's folder, by default after the system, the time (UTC)
+      and six random digits.
+    - `about`, `command`: what the system says of itself, and the words after `omegalimit` that run it again.
     - `started`, `cpu_seconds`, `wall_seconds`: when the check began and what it cost.
     - `illustrate`: called with the record, as read back from the disk, and the folder in which it may put pictures.
 
-    Nothing that exists is overwritten. Raises `ValueError` when the folder cannot be made or written in, `OSError`
-    when the disk refuses later; no half-written record is left then.
+    Nothing that exists is overwritten. Raises `ValueError` when the folder cannot be made or written in,
+    `FileExistsError` when there is a record of that name, `OSError` when the disk refuses later; no half-written
+    record is left then.
     """
     folder = prepare(folder)
     started = datetime.datetime.now(datetime.UTC) if started is None else started.astimezone(datetime.UTC)
-    name = f"{system}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    final, temporary = folder / name, folder / f".{name}{_PARTIAL}"
+    name = f"{system}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}" if name is None else name
+    final, temporary = folder / name, folder / f".{name}-{secrets.token_hex(3)}{PARTIAL}"
+    if os.path.lexists(final):
+        raise FileExistsError(errno.EEXIST, "there is a record already", str(final))
     temporary.mkdir()
     try:
         arrays = temporary / "arrays.nc"
@@ -238,7 +267,9 @@ def write(
             "wall_seconds": plain(wall_seconds),
             "versions": _versions(),
             "threads": _threads(),
-            "platform": {"system": platform.platform(), "machine": platform.machine()},
+            "platform": _platform(),
+            "about": None if about is None else plain(about),
+            "command": None if command is None else list(command),
             "arrays": {"file": arrays.name, "sha256": _sha256(arrays), "groups": groups},
         }
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
@@ -248,7 +279,7 @@ def write(
         for path in (*temporary.iterdir(), temporary):
             _sync(path)
         if os.path.lexists(final):  # a rename would silently replace an empty folder
-            raise FileExistsError(f"{str(final)!r} exists already")
+            raise FileExistsError(errno.EEXIST, "there is a record already", str(final))
         temporary.rename(final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -257,8 +288,8 @@ def write(
     return final
 
 
-def read(path: str | Path) -> Record:
-    """Read the record in the folder `path`, with its arrays in memory.
+def read(path: str | Path, *, arrays: bool = True) -> Record:
+    """Read the record in the folder `path`, with its arrays in memory, or without them, which is quicker.
 
     Raises `ValueError` when there is no record, when it was written in another layout, and when a file is missing,
     cut short or changed.
@@ -266,12 +297,12 @@ def read(path: str | Path) -> Record:
     path = Path(path)
     if not path.is_dir():
         raise ValueError(f"there is no record at {str(path)!r}: a record is a folder with `record.json` in it.")
-    if path.name.startswith(".") and path.name.endswith(_PARTIAL):
+    if path.name.startswith(".") and path.name.endswith(PARTIAL):
         raise ValueError(f"{str(path)!r} was left by a run that was killed while writing; it is not a record.")
-    return _read(path)
+    return _read(path, arrays)
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path, arrays: bool = True) -> Record:
     try:
         text = (path / "record.json").read_text(encoding="utf-8")
     except OSError as error:
@@ -284,23 +315,25 @@ def _read(path: Path) -> Record:
         raise ValueError(f"{str(path)!r}: `record.json` is damaged or cut short: {error}.") from None
     if not isinstance(document, dict) or "schema" not in document:
         raise ValueError(f"{str(path)!r}: `record.json` names no schema version; omegalimit did not write it.")
-    if document["schema"] != SCHEMA:
+    if document["schema"] not in _READS:
         raise ValueError(
-            f"{str(path)!r} has schema version {document['schema']!r}, and this omegalimit reads version {SCHEMA}; "
-            "read it with the version of omegalimit that wrote it."
+            f"{str(path)!r} has schema version {document['schema']!r}, and this omegalimit reads versions "
+            f"{' and '.join(map(str, _READS))}; read it with the version of omegalimit that wrote it."
         )
     try:
-        arrays = _read_arrays(path / document["arrays"]["file"], document["arrays"]["sha256"])
-        if set(arrays) != set(document["arrays"]["groups"]):
-            raise ValueError(
-                f"`arrays.nc` has the groups {sorted(arrays)}, and {document['arrays']['groups']} are named"
-            )
+        listed = document["arrays"]
+        found = _read_arrays(path / listed["file"], listed["sha256"]) if arrays else {}
+        if arrays and set(found) != set(listed["groups"]):
+            raise ValueError(f"`arrays.nc` has the groups {sorted(found)}, and {listed['groups']} are named")
+        about, command = document.get("about"), document.get("command")
         return Record(
             path=path,
             verdicts=tuple(map(verdict_from_json, document["verdicts"])),
             counters=tuple(map(_counter_from_json, document["counters"])),
-            arrays=arrays,
+            arrays=found,
             notes=tuple(document["notes"]),
+            about=None if about is None else About(**about),
+            command=None if command is None else tuple(command),
             **{name: document[name] for name in _COPIED},
         )
     except KeyError as error:
@@ -340,18 +373,56 @@ def _refuse_constant(token: str) -> None:
 
 
 def _write_arrays(path: Path, arrays: "Mapping[str, xr.Dataset]") -> list[str]:
-    """Write every dataset that holds anything, and return the names of their groups."""
-    import xarray as xr
+    """Write every dataset that holds anything, and return the names of their groups.
 
-    xr.Dataset().to_netcdf(path, engine="h5netcdf")
+    By h5netcdf and not by xarray's own writer, which opens the file anew for each group: six times as long.
+    """
+    import h5netcdf
+
     written = {group: dataset for group, dataset in arrays.items() if dataset.variables or dataset.attrs}
-    for group, dataset in written.items():
-        clean = dataset.drop_encoding().assign_attrs(_attributes(dataset.attrs))
-        for name, variable in dataset.variables.items():
-            clean[name].attrs = _attributes(variable.attrs)
-        # Group by group and not as one tree: a tree would want the coordinates of a group to fit those of its parent.
-        clean.to_netcdf(path, engine="h5netcdf", group=group, mode="a")
+    with h5netcdf.File(path, "w") as file:
+        for group, dataset in written.items():
+            _write_group(file.create_group(group), dataset)
     return list(written)
+
+
+def _write_group(group: Any, dataset: "xr.Dataset") -> None:
+    import numpy as np
+
+    for name, size in dataset.sizes.items():
+        group.dimensions[str(name)] = size
+    for name, variable in dataset.variables.items():
+        values, attributes = np.asarray(variable.values), _attributes(variable.attrs)
+        kind = values.dtype.kind
+        if kind == "b":  # NetCDF has no truth values; xarray's own mark for them
+            values, attributes["dtype"] = values.astype(np.int8), "bool"
+        elif kind in "OU":
+            values = values.astype(object)
+        elif kind not in "iuf":
+            raise TypeError(f"`{name}` holds {values.dtype}, which a record cannot keep; use numbers, truth or text.")
+        dims = tuple(map(str, variable.dims))
+        made = group.create_variable(str(name), dims, dtype=_TEXT() if kind in "OU" else values.dtype)
+        if values.size:
+            made[...] = values if values.ndim else values[()]
+        if kind == "f":
+            attributes["_FillValue"] = values.dtype.type(np.nan)
+        # As xarray does: what are coordinates beyond the dimensions' own is told by the variables that they go with.
+        along = [str(c) for c in dataset.coords if c not in dataset.dims and set(dataset[c].dims) <= set(variable.dims)]
+        if name in dataset.data_vars and along:
+            attributes["coordinates"] = " ".join(along)
+        made.attrs.update(attributes)
+    loose = [str(c) for c in dataset.coords if c not in dataset.dims]
+    told = {str(c) for name in dataset.data_vars for c in dataset[name].coords}
+    attributes = _attributes(dataset.attrs)
+    if rest := [c for c in loose if c not in told]:
+        attributes["coordinates"] = " ".join(rest)
+    group.attrs.update(attributes)
+
+
+def _TEXT() -> Any:
+    import h5py
+
+    return h5py.string_dtype()
 
 
 def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
@@ -397,6 +468,12 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@functools.cache
+def _platform() -> dict[str, str]:
+    return {"system": platform.platform(), "machine": platform.machine()}
+
+
+@functools.cache
 def _versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -408,9 +485,12 @@ def _versions() -> dict[str, str | None]:
 
 
 def _threads() -> dict[str, Any]:
+    from threadpoolctl import threadpool_info
+
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return {
         "processors": os.cpu_count(),
         "usable": usable,
         "environment": {name: os.environ.get(name) for name in _THREADS},
+        "pools": {pool["prefix"]: pool["num_threads"] for pool in threadpool_info()},
     }

@@ -1,4 +1,4 @@
-"""The command `omegalimit`: list the catalogue, show a system, run it; solve a limit problem, certify a point.
+"""The command `omegalimit`: list the catalogue, show a system, run it; repeat it; look at records; solve, certify.
 
 It holds no logic: it reads options, calls `check`, and hands what was found to the table, the record or JSON.
 """
@@ -29,10 +29,13 @@ _BUG, _INTERRUPTED = 70, 130
 _EPILOG = """exit status of run: 0 all claims hold; 1 a claim fails; 3 none fails, some are inconclusive;
 2 wrong usage or bad input; 130 interrupted. With --counter: 0 when every counter-instance fails as it
 should, else 1."""
-_RUN_HELP = f"""usage: omegalimit run NAME [--data FILE] [--weights FILE] [--seed N] [--counter NAME|all]
-                          [--out DIR] [--json] [--quiet] [the system's own options]
+_RUNS = Path("runs")
+_RUN_HELP = f"""usage: omegalimit run NAME [--data FILE] [--weights FILE] [--seed N | --seeds A:B] [--counter NAME|all]
+                          [--with-counters] [--out DIR | --no-record] [--json] [--quiet] [the system's own options]
 
-Runs the system NAME of the catalogue, judges every claim, and prints the verdicts.
+Runs the system NAME of the catalogue, judges every claim, prints the verdicts, and leaves a record with its page,
+`report.html`, in the folder `{_RUNS}`. With --seeds A:B it is run for every seed from A to B, B left out, as
+`omegalimit sweep` does.
 `omegalimit run NAME --help` has all options of NAME; `omegalimit list` has the names.
 
 {_EPILOG}"""
@@ -44,8 +47,12 @@ class _Options:
 
     counter: str | None = None
     """Run this counter-instance instead ("all" for each of them): one assumption is broken on purpose."""
+    with_counters: bool = False
+    """Run every counter-instance too, after the check: each must not hold where it says so."""
     out: Path | None = None
-    """Write a record, with figures, into a new folder in this one, which is made when missing."""
+    """Write a record, with figures and a page, into a new folder in this one, made when missing ("runs" if not given)."""
+    no_record: bool = False
+    """Write no record."""
     json: bool = False
     """Print one JSON document instead of the table."""
     quiet: bool = False
@@ -92,6 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str], interrupts: Sequence[int]) -> int:
     if arguments[:1] == ["run"]:
         return _run(arguments[1:], interrupts)
+    if arguments[:1] == ["sweep"]:
+        from . import _sweep
+
+        _keep_compiled_code()
+        return _sweep.command(arguments[1:], interrupts)
+    if arguments[:1] == ["report"]:
+        from . import _report
+
+        return _report.command(arguments[1:])
     if arguments[:1] in (["solve"], ["certify"]):
         from . import _margins
 
@@ -99,11 +115,14 @@ def _dispatch(arguments: list[str], interrupts: Sequence[int]) -> int:
     parser = Parser(prog="omegalimit", description="Where does training go?", epilog=_EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    listing = commands.add_parser("list", help="list the catalogue")
+    listing = commands.add_parser("list", help="list the catalogue, or the records of a folder")
+    listing.add_argument("folder", metavar="DIR", nargs="?", help="a folder of records, or of a sweep")
     listing.add_argument("--json", action="store_true", help="print one JSON document")
     showing = commands.add_parser("show", help="show a system: what it claims, its options, its counter-instances")
     showing.add_argument("name", metavar="NAME")
     commands.add_parser("run", help="run a system and judge its claims", add_help=False)
+    commands.add_parser("sweep", help="run a system on many seeds and settings", add_help=False)
+    commands.add_parser("report", help="make the page of a record, of two, or of a folder of them", add_help=False)
     commands.add_parser("solve", help="solve a limit problem and certify the answer", add_help=False)
     commands.add_parser("certify", help="bound the optimum of a limit problem from a candidate point", add_help=False)
     chosen = parser.parse_args(arguments)
@@ -111,12 +130,18 @@ def _dispatch(arguments: list[str], interrupts: Sequence[int]) -> int:
         from .. import __version__
 
         print(f"omegalimit {__version__}")
+    elif chosen.command == "list" and chosen.folder is not None:
+        from . import _report
+
+        return _report.listing(chosen.folder, as_json=chosen.json)
     elif chosen.command == "list":
         _list(as_json=chosen.json)
     elif chosen.command == "show":
         _show(chosen.name)
     else:
-        raise ValueError("what to do? `omegalimit list`, `show NAME`, `run NAME`, `solve LIMIT` or `certify LIMIT`.")
+        raise ValueError("what to do? `omegalimit list`, `show NAME`, `run NAME`, `sweep NAME`, `report DIR`, `solve LIMIT` or "
+            "`certify LIMIT`."
+        )
     return 0
 
 
@@ -150,15 +175,21 @@ def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
         raise ValueError(f"which system? `omegalimit run NAME`; the catalogue has: {', '.join(SYSTEMS)}.")
     arguments.remove(name)
     _keep_compiled_code()
+    if any(a == "--seeds" or a.startswith("--seeds=") for a in arguments):
+        from . import _sweep
+
+        return _sweep.seeds_of_run(name, arguments, interrupts)
     system, options = _parse(name, load(name), arguments)
-    wanted = _wanted_counters(system, options.counter)
+    wanted = _wanted_counters(system, options)
     from .. import record
     from ..report import progress
 
-    if options.out is not None:
-        record.prepare(options.out)
+    there = (options.out or _RUNS).exists()
+    folder, trouble = _folder(options), None
     started, wall, cpu = datetime.datetime.now(datetime.UTC), time.monotonic(), time.process_time()
     with contextlib.ExitStack() as stack:
+        if folder is not None and not there:
+            stack.callback(_remove_when_empty, folder)
         shown = (lambda text, fraction: None) if options.quiet else stack.enter_context(progress.shown(sys.stderr))
 
         def show(text: str, fraction: float) -> None:
@@ -166,24 +197,28 @@ def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
                 raise KeyboardInterrupt
             shown(text, fraction)
 
-        findings, counters = _counters(system, wanted, show) if wanted else (system.check(show), [])
-    path, trouble = None, None
-    if options.out is not None:
+        findings, counters = _found(system, options, wanted, show)
+    path = None
+    if folder is not None:
         try:
             path = record.write(
                 findings,
-                folder=options.out,
+                folder=folder,
                 system=name,
                 seed=getattr(system, "seed", None),
                 counters=counters,
+                about=about(system),
+                command=_command(name, system, options),
                 started=started,
                 cpu_seconds=time.process_time() - cpu,
                 wall_seconds=time.monotonic() - wall,
                 illustrate=_illustrate,
             )
         except (OSError, ValueError) as error:  # the result is printed all the same
-            trouble = f"error: no record was written in {str(options.out)!r}: {one_line(error)}"
-    status = _status(findings.verdicts) if not wanted else int(not all(c.as_expected for c in counters))
+            trouble = f"error: no record was written in {str(folder)!r}: {one_line(error)}"
+    status = 0 if options.counter is not None else _status(findings.verdicts)
+    if not all(c.as_expected for c in counters):
+        status = 1
     try:
         if options.json:
             print(json.dumps(_document(name, findings, counters, path), indent=1, ensure_ascii=False, allow_nan=False))
@@ -191,8 +226,10 @@ def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
             from ..report import table
 
             table.show(findings, counters, sys.stdout)
-            if path is not None or options.out is None:
-                print("no record was written (--out DIR writes one)." if path is None else f"record: {path}")
+            if path is not None:
+                print(f"record: {path}")
+            elif options.no_record:
+                print("no record was written, as --no-record asks.")
         sys.stdout.flush()
     except BrokenPipeError:
         reader_left()
@@ -228,13 +265,51 @@ def _parse(name: str, cls: type[AbstractSystem], arguments: list[str]) -> tuple[
     raise ValueError(f"{text.rstrip('.')}; see `{prog} --help`.")
 
 
-def _wanted_counters(system: AbstractSystem, asked: str | None) -> list[str]:
+def _wanted_counters(system: AbstractSystem, options: _Options) -> list[str]:
+    asked, names = options.counter, list(system.counters)
+    if options.with_counters:
+        if asked is not None:
+            raise ValueError(f"--with-counters runs every counter-instance; drop `--counter {asked}`.")
+        return names
     if asked is None:
         return []
-    names = list(system.counters)
     if asked != "all" and asked not in names:
         raise ValueError(f"--counter: there is no counter-instance {asked!r}; there are: {', '.join(names)}, or all.")
     return names if asked == "all" else [asked]
+
+
+def _folder(options: _Options) -> Path | None:
+    """The folder for the record, ready to be written in, or `None` when there is to be no record."""
+    from ..record import prepare
+
+    if options.no_record:
+        if options.out is not None:
+            raise ValueError(f"--no-record writes nothing; drop it, or `--out {options.out}`.")
+        return None
+    if options.out is not None:
+        return prepare(options.out)
+    try:
+        return prepare(_RUNS)
+    except ValueError as error:  # nobody asked for this folder: what runs is worth more than its record
+        complain(f"warning: {one_line(error)} There will be no record; --out DIR writes one elsewhere.", 0)
+        return None
+
+
+def _remove_when_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _found(system: AbstractSystem, options: _Options, wanted: list[str], show: Any) -> tuple[Findings, list]:
+    """What the check found, or nothing where counter-instances run instead of it, and what those gave."""
+    if not wanted:
+        return system.check(show), []
+    if options.counter is not None:
+        return _counters(system, wanted, show)
+    findings = system.check(lambda text, fraction: show(text, fraction / 2))
+    broken, counters = _counters(system, wanted, lambda text, fraction: show(text, (1 + fraction) / 2))
+    arrays, notes = {**findings.arrays, **broken.arrays}, (*findings.notes, *broken.notes)
+    return dataclasses.replace(findings, arrays=arrays, notes=notes), counters
 
 
 def _counters(system: AbstractSystem, names: list[str], show: Any) -> tuple[Findings, list]:
@@ -261,6 +336,13 @@ def _counters(system: AbstractSystem, names: list[str], show: Any) -> tuple[Find
     return Findings(verdicts=(), settings=settings, arrays=arrays, notes=tuple(notes)), results
 
 
+def _command(name: str, system: AbstractSystem, options: _Options) -> tuple[str, ...]:
+    """The words after `omegalimit` that run it again."""
+    counters = ("--with-counters",) if options.with_counters else ()
+    counters += () if options.counter is None else ("--counter", options.counter)
+    return (*command_of(name, system), *counters)
+
+
 def _document(name: str, findings: Findings, counters: list, path: Path | None) -> Mapping[str, Any]:
     from ..record import counter_to_json, plain, verdict_to_json
 
@@ -275,12 +357,14 @@ def _document(name: str, findings: Findings, counters: list, path: Path | None) 
 
 
 def _illustrate(record: Any, folder: Path) -> None:
-    from ..report import figures
-
+    """Put the figures and the page into the record's folder."""
     try:
+        from ..report import figures, page
+
         figures.save(record, folder)
+        page.save(record, folder)
     except Exception as error:  # the record is worth more than its pictures
-        complain(f"warning: the record has no figures: {one_line(error)}", 0)
+        complain(f"warning: the record has no figures or no page: {one_line(error)}", 0)
 
 
 def _status(verdicts: Sequence[Verdict]) -> int:

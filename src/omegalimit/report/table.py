@@ -24,7 +24,7 @@ def show(findings: Writable, counters: Sequence[CounterResult], file: TextIO) ->
             raise BrokenPipeError  # Rich would end the process here; that is for the caller to decide
 
     console = Plain(file=file, width=None if file.isatty() else _WIDTH, highlight=False, markup=False)
-    if not counters:
+    if findings.verdicts or not counters:
         console.print(table(findings.verdicts))
         console.print(f"{summary(findings.verdicts)}.")
     for counter in counters:

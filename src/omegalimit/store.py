@@ -1,0 +1,624 @@
+"""A folder of records as one thing: what is there, what failed, what is missing; one table, one dataset.
+
+The folder is that of a sweep (`sweep.json`, `cells/KEY/`, `failures/KEY.json`), or any folder with records in it. The
+index `index.jsonl` is a cache of one line a cell, so that ten thousand cells are listed without opening ten thousand
+files: a line is believed only while its record has the size and the time of change that stand in it.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .claims import Assumption, Kind, Outcome, Verdict
+from .record import PARTIAL, Record, plain, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+SCHEMA = 1
+"""The version of the layout of `sweep.json` and of the failures."""
+
+NO_VERDICT, NOT_RUN = "no verdict", "not run"
+"""What stands in the table in place of an outcome: the cell failed; the cell of the plan was not run."""
+
+_CELL_FIELDS = ("key", "system", "settings", "seed", "cpu_seconds", "wall_seconds", "started", "versions", "command")
+ROW = (
+    *("claim", "parametrisation", "loss", "kind", "outcome", "measured", "bound", "slack", "unit"),
+    *("undecided", "outside_theorem", "assumptions", "conditions"),
+)
+"""What stands in a row of the index: a verdict without its details; numbers that are not finite are `None`."""
+_COLUMNS = (
+    *("claim", "parametrisation", "loss", "kind", "outcome", "measured", "bound", "slack", "unit"),
+    *("outside_theorem", "undecided", "reason", "cpu_seconds", "wall_seconds", "record"),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One record of a folder, without its arrays and details.
+
+    `key`: its folder's name; `rows`: the verdicts as the index keeps them, in the order of `ROW`; `verdicts`: the same
+    as objects, judged again, without `details`. The other fields are those of `Record`.
+    """
+
+    key: str
+    path: Path
+    system: str
+    settings: Mapping[str, Any]
+    seed: int | None
+    rows: Sequence[Sequence[Any]] = dataclasses.field(repr=False)
+    cpu_seconds: float | None
+    wall_seconds: float | None
+    started: str
+    versions: Mapping[str, str | None]
+    command: tuple[str, ...] | None = None
+
+    @functools.cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(map(_verdict_of_row, self.rows))
+
+    def open(self) -> Record:
+        """The whole record, with its arrays."""
+        return read(self.path)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A cell that gave no verdict, and why.
+
+    - `kind`: "raised" (the check raised an error), "worker lost", or "too slow".
+    - `error`, `message`, `traceback`: the error's class, what it said, and where it was raised.
+    - `where`: the worker; `started`: UTC; `wall_seconds`: how long it ran.
+    """
+
+    key: str
+    system: str
+    settings: Mapping[str, Any]
+    seed: int | None
+    kind: str
+    error: str
+    message: str
+    traceback: str
+    where: str
+    started: str
+    wall_seconds: float | None
+    versions: Mapping[str, str | None]
+    command: tuple[str, ...] | None = None
+
+    @property
+    def reason(self) -> str:
+        """One line: what happened."""
+        said = " ".join(self.message.split())
+        return f"{self.error}: {said}" if said else self.error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClaimSummary:
+    """One claim over all cells of a folder.
+
+    - `n_holds`, `n_fails`, `n_inconclusive`: cells by outcome; `n_no_verdict`: cells of the same system that failed
+      or have no verdict on this claim.
+    - `interval`: 95% Clopper-Pearson, for the share that holds among those that are decided.
+    - `envelope`: the share if every cell without a decision failed, and if every one held.
+    - `measured`, `ratio`: quartiles (25, 50, 75%) of *measured* and of *measured / bound* over cells where it is finite.
+    - `median_interval`: for the median of *measured*, from order statistics, at least 95%.
+    """
+
+    system: str
+    claim: str
+    parametrisation: str
+    loss: str
+    kind: Kind
+    unit: str
+    n_holds: int
+    n_fails: int
+    n_inconclusive: int
+    n_no_verdict: int
+    measured: tuple[float, float, float]
+    ratio: tuple[float, float, float]
+    median_interval: tuple[float, float]
+
+    @property
+    def n(self) -> int:
+        return self.n_holds + self.n_fails + self.n_inconclusive + self.n_no_verdict
+
+    @property
+    def n_decided(self) -> int:
+        return self.n_holds + self.n_fails
+
+    @property
+    def share_holds(self) -> float:
+        """The share that holds among the decided; NaN when none is."""
+        return self.n_holds / self.n_decided if self.n_decided else math.nan
+
+    @functools.cached_property
+    def interval(self) -> tuple[float, float]:
+        return clopper_pearson(self.n_holds, self.n_decided)
+
+    @property
+    def envelope(self) -> tuple[float, float]:
+        return self.n_holds / self.n, (self.n - self.n_fails) / self.n
+
+
+def clopper_pearson(n_yes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval for a share of which `n_yes` of `n` were seen; (0, 1) when nothing was.
+
+    Source: Clopper and Pearson, Biometrika 26 (1934).
+
+    >>> [round(end, 4) for end in clopper_pearson(10, 10)]
+    [0.6915, 1.0]
+    """
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = 0.0 if n_yes == 0 else float(betaincinv(n_yes, n - n_yes + 1, tail))
+    high = 1.0 if n_yes == n else float(betaincinv(n_yes + 1, n - n_yes, 1 - tail))
+    return low, high
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A folder of records.
+
+    - `plan`: what a sweep was last asked for (`sweep.json`), or `None`.
+    - `cells`: the records, in the plan's order (else by name); `failures`: cells that gave no verdict.
+    - `missing`: keys of the plan that have neither; `earlier`: cells of plans before, not in this one.
+    - `damaged`: what could not be read, by name, with the reason.
+    """
+
+    path: Path
+    plan: Mapping[str, Any] | None
+    cells: tuple[Cell, ...]
+    failures: tuple[Failure, ...]
+    missing: tuple[str, ...]
+    earlier: tuple[Cell, ...]
+    damaged: Mapping[str, str]
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The settings, the seed left out, that differ between the cells; those of the grid first."""
+        planned = [] if self.plan is None else [name for name in self.plan["grid"] if name != "seed"]
+        seen: dict[str, set[str]] = defaultdict(set)
+        everyone = (*self.cells, *self.failures)
+        for one in everyone:
+            for name, value in one.settings.items():
+                seen[name].add(json.dumps(value, sort_keys=True, default=str))
+        n = len(everyone)
+        count = {name: sum(name in one.settings for one in everyone) for name in seen}
+        others = [name for name, values in seen.items() if name != "seed" and (len(values) > 1 or count[name] < n)]
+        derived = [name for name in others if name not in planned]
+        # What a run derives for itself is no setting of the sweep: only a plan knows which is which.
+        return tuple(planned if self.plan is not None else derived)
+
+    def summary(self) -> tuple[ClaimSummary, ...]:
+        """Each claim over all cells, in the order in which the records have them."""
+        groups: dict[tuple[str, str, str, str], list[Sequence[Any]]] = {}
+        n_system: dict[str, int] = defaultdict(int)
+        for cell in self.cells:
+            n_system[cell.system] += 1
+            for row in cell.rows:
+                groups.setdefault((cell.system, row[0], row[1], row[2]), []).append(row)
+        for failure in self.failures:
+            n_system[failure.system] += 1
+        return tuple(_summary(*key, rows, n_system[key[0]]) for key, rows in groups.items())
+
+    def table(self) -> "pd.DataFrame":
+        """One row for each cell and verdict; a failed cell, and one that was not run, is one row.
+
+        Columns: `key`, `system`, `seed`, what varies, then the verdict's; `outcome` is "no verdict" for a cell that
+        failed, with its `reason`, and "not run" for a cell of the plan that is missing.
+        """
+        import pandas as pd
+
+        varied = self.varied
+        taken = {"key", "system", "seed", *_COLUMNS}
+        named = {name: f"setting_{name}" if name in taken else name for name in varied}
+        head = ("key", "system", "seed", *named.values())
+        rows: list[tuple[Any, ...]] = []
+        for cell in self.cells:
+            start = (cell.key, cell.system, cell.seed, *(_cell_value(cell.settings.get(name)) for name in varied))
+            end = (None, cell.cpu_seconds, cell.wall_seconds, str(cell.path.relative_to(self.path)))
+            if not cell.rows:
+                rows.append((*start, *[None] * 4, NO_VERDICT, *[math.nan] * 3, None, None, None, *end))
+            for claim, where, loss, kind, outcome, measured, bound, slack, unit, undecided, outside, *_ in cell.rows:
+                rows.append(
+                    (*start, claim, where, loss, kind, outcome, measured, bound, slack, unit, outside, undecided, *end)
+                )
+        for failure in self.failures:
+            settings = [_cell_value(failure.settings.get(name)) for name in varied]
+            nothing = [None] * 4, [math.nan] * 3, [None] * 3
+            rows.append(
+                (failure.key, failure.system, failure.seed, *settings, *nothing[0], NO_VERDICT, *nothing[1], *nothing[2])
+                + (failure.reason, None, failure.wall_seconds, None)
+            )
+        planned = {} if self.plan is None else {entry["key"]: entry["settings"] for entry in self.plan["cells"]}
+        for key in self.missing:
+            settings = planned[key]
+            values = [_cell_value(settings.get(name)) for name in varied]
+            system = None if self.plan is None else self.plan["system"]
+            rows.append(
+                (key, system, settings.get("seed"), *values, *[None] * 4, NOT_RUN, *[math.nan] * 3, *[None] * 3)
+                + (None, None, None, None)
+            )
+        frame = pd.DataFrame.from_records(rows, columns=[*head, *_COLUMNS])
+        frame["seed"] = frame["seed"].astype("Int64")
+        frame["outside_theorem"] = frame["outside_theorem"].astype("boolean")
+        for name in ("cpu_seconds", "wall_seconds", "measured", "bound", "slack"):
+            frame[name] = frame[name].astype(float)
+        return frame
+
+    def write_tables(self) -> tuple[Path, ...]:
+        """Write `table.csv`, and `table.parquet` where pyarrow is installed, whole or not at all; return the paths."""
+        import importlib.util
+
+        frame = self.table()
+        written = [_replace(self.path / "table.csv", lambda path: frame.to_csv(path, index=False))]
+        if importlib.util.find_spec("pyarrow") is not None:
+            written.append(_replace(self.path / "table.parquet", lambda path: frame.to_parquet(path, index=False)))
+        return tuple(written)
+
+    def dataset(self, group: str | None = None) -> "xr.Dataset":
+        """The verdicts of all cells over `cell` and `verdict`; or one group of arrays of all records, over `cell`.
+
+        Coordinates along `cell`: `key`, `seed`, and what varies. Verdicts that a cell lacks are NaN, with an empty
+        outcome. A `group` ("kq/trajectory") is padded where the records differ in length; the attribute `lacking`
+        names the cells that do not have it.
+
+        Raises `ValueError` when there is no record, or none that has the group.
+        """
+        import numpy as np
+        import xarray as xr
+
+        if not self.cells:
+            raise ValueError(f"there is no record in {str(self.path)!r}.")
+        cells = list(self.cells)
+        if group is not None:
+            found = {cell.key: cell.open().arrays.get(group) for cell in cells}
+            lacking = [key for key, dataset in found.items() if dataset is None]
+            cells = [cell for cell in cells if found[cell.key] is not None]
+            if not cells:
+                raise ValueError(f"no record in {str(self.path)!r} has the group {group!r}.")
+            parts = [dataset for dataset in found.values() if dataset is not None]
+            whole = xr.concat(
+                parts, dim="cell", join="outer", coords="different", compat="equals", combine_attrs="drop_conflicts"
+            )
+            whole = whole.assign_coords(self._along(cells))
+            return whole.assign_attrs(lacking=lacking) if lacking else whole
+        names = list(dict.fromkeys((r[0], r[1], r[2]) for cell in cells for r in cell.rows))
+        place = {name: index for index, name in enumerate(names)}
+        shape = (len(cells), len(names))
+        numbers = {name: np.full(shape, np.nan) for name in ("measured", "bound", "slack")}
+        outcome = np.full(shape, "", dtype=object)
+        for row, cell in enumerate(cells):
+            for claim, where, loss, _, said, *rest in cell.rows:
+                column = place[claim, where, loss]
+                outcome[row, column] = said
+                for values, value in zip(numbers.values(), rest, strict=False):  # the numbers come first
+                    values[row, column] = np.nan if value is None else value
+        labels = ("claim", "parametrisation", "loss")
+        coordinates = {label: ("verdict", [name[i] for name in names]) for i, label in enumerate(labels)}
+        variables = {name: (("cell", "verdict"), values) for name, values in numbers.items()}
+        variables["outcome"] = (("cell", "verdict"), outcome.astype(str))
+        return xr.Dataset(variables, coords={**coordinates, **self._along(cells)})
+
+    def _along(self, cells: Sequence[Cell]) -> dict[str, Any]:
+        import pandas as pd
+
+        columns = {"key": [cell.key for cell in cells], "seed": [cell.seed for cell in cells]}
+        columns |= {name: [_cell_value(cell.settings.get(name)) for cell in cells] for name in self.varied}
+        made = {}
+        for name, values in columns.items():
+            series = pd.Series(values, dtype=object).infer_objects()
+            made[name] = ("cell", series.to_numpy() if series.dtype.kind in "iufb" else [str(v) for v in values])
+        return made
+
+
+def open_folder(path: str | Path) -> Folder:
+    """Read a folder of records, or of a sweep; what cannot be read is named in `damaged`, and the rest is kept.
+
+    Raises `ValueError` when there is no such folder, or when its plan cannot be read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"there is no folder {str(path)!r}.")
+    plan = read_plan(path)
+    inside = path if plan is None else path / "cells"
+    damaged: dict[str, str] = {}
+    cells = _read_cells(path, inside, damaged)
+    failures = {} if plan is None else _read_failures(path / "failures", damaged)
+    failures = {key: failure for key, failure in failures.items() if key not in cells}
+    if plan is None:
+        order = sorted(cells, key=lambda key: (cells[key].started, key))
+        return Folder(
+            path=path,
+            plan=None,
+            cells=tuple(cells[key] for key in order),
+            failures=(),
+            missing=(),
+            earlier=(),
+            damaged=damaged,
+        )
+    keys = [entry["key"] for entry in plan["cells"]]
+    wanted = set(keys)
+    return Folder(
+        path=path,
+        plan=plan,
+        cells=tuple(cells[key] for key in keys if key in cells),
+        failures=tuple(failures[key] for key in keys if key in failures),
+        missing=tuple(key for key in keys if key not in cells and key not in failures),
+        earlier=tuple(cell for key, cell in sorted(cells.items()) if key not in wanted),
+        damaged=damaged,
+    )
+
+
+def read_plan(path: Path) -> dict[str, Any] | None:
+    """What `sweep.json` in the folder says, or `None` when there is none. Raises `ValueError` when it is damaged."""
+    try:
+        text = (path / "sweep.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{str(path)!r}: `sweep.json` cannot be read: {error}.") from None
+    try:
+        plan = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: `sweep.json` is damaged or cut short: {error}.") from None
+    needed = ("schema", "system", "grid", "cells")
+    if not isinstance(plan, dict) or any(name not in plan for name in needed):
+        raise ValueError(f"{str(path)!r}: `sweep.json` is not a sweep's plan; omegalimit did not write it.")
+    if plan["schema"] != SCHEMA:
+        raise ValueError(
+            f"{str(path)!r}: `sweep.json` has schema version {plan['schema']!r}, and this omegalimit reads version "
+            f"{SCHEMA}; use the version of omegalimit that wrote it, or another folder."
+        )
+    return plan
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole or not at all, and onto the disk. Raises `OSError` when the disk refuses."""
+
+    def put(place: Path) -> None:
+        with place.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return _replace(path, put)
+
+
+def write_failure(folder: Path, failure: Failure) -> Path:
+    """Write the failure into `folder`/failures, over an earlier one of the same cell."""
+    place = folder / "failures"
+    place.mkdir(parents=True, exist_ok=True)
+    document = {"schema": SCHEMA, **plain(failure)}
+    return write_text(place / f"{failure.key}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_failure(path: Path) -> Failure:
+    """Read one failure. Raises `ValueError` when the file is damaged."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
+            raise ValueError("it is of another version, or omegalimit did not write it")
+        command = document.pop("command", None)
+        return Failure(**document, command=None if command is None else tuple(command))
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"the failure in {path.name!r} cannot be read: {error}") from None
+
+
+def index_line(path: Path) -> dict[str, Any]:
+    """The line of the index for the record at `path`: its cell, and the size and time of change of `record.json`."""
+    before = _stamp(path / "record.json")
+    cell = _cell_of(read(path, arrays=False))
+    return {**_cell_to_json(cell), "stamp": before}
+
+
+def append_index(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines to the folder's index. A cut last line (of a process that was killed) is ended first."""
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
+    if not text:
+        return
+    with (folder / "index.jsonl").open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                text = "\n" + text
+        file.write(text.encode())
+
+
+def _read_cells(path: Path, inside: Path, damaged: dict[str, str]) -> dict[str, Cell]:
+    """The cells by key: from the index where it is believed, from the records else."""
+    indexed = _read_index(path)
+    cells, learned = {}, []
+    if not inside.is_dir():
+        return {}
+    with os.scandir(inside) as entries:
+        names = sorted(entry.name for entry in entries)
+    for name in names:
+        if name.startswith("."):  # among them what was left by a run that was killed while writing
+            continue
+        place = inside / name
+        try:
+            stamp = _stamp(place / "record.json")
+        except OSError:
+            if inside != path and place.is_dir():
+                damaged[name] = "it has no `record.json`"
+            continue
+        try:
+            line = indexed.get(name)
+            if line is not None and line.get("stamp") == stamp:
+                try:
+                    cells[name] = _cell_from_json(line, name, place)
+                    continue
+                except (ValueError, KeyError, TypeError):
+                    pass  # a damaged line: the record itself is read
+            learned.append(index_line(place))
+            cells[name] = _cell_from_json(learned[-1], name, place)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            damaged[name] = str(error)
+    if inside != path and learned:
+        try:
+            append_index(path, learned)
+        except OSError:
+            pass  # the index is a cache: a folder that cannot be written in is read all the same
+    return cells
+
+
+def _read_index(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        text = (path / "index.jsonl").read_bytes()
+    except OSError:
+        return {}
+    found = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            found[entry["key"]] = entry
+        except (ValueError, KeyError, TypeError):
+            continue  # cut short by a kill, or damaged: the record itself is read
+    return found
+
+
+def _read_failures(inside: Path, damaged: dict[str, str]) -> dict[str, Failure]:
+    found = {}
+    for file in sorted(inside.glob("*.json")) if inside.is_dir() else ():
+        if file.name.startswith("."):
+            continue
+        try:
+            failure = read_failure(file)
+            found[failure.key] = failure
+        except ValueError as error:
+            damaged[file.name] = str(error)
+    return found
+
+
+def _stamp(file: Path) -> list[int]:
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _cell_of(record: Record) -> Cell:
+    fields = {name: getattr(record, name) for name in _CELL_FIELDS if name != "key"}
+    return Cell(key=record.path.name, path=record.path, rows=tuple(map(_row_of, record.verdicts)), **fields)
+
+
+def _row_of(v: Verdict) -> list[Any]:
+    parts = [[plain(list(dataclasses.astuple(a))) for a in part] for part in (v.assumptions, v.conditions)]
+    return [
+        *(v.claim, v.parametrisation, v.loss, v.kind.value, v.outcome.value),
+        *(plain(v.measured), plain(v.bound), plain(v.slack), v.unit, v.undecided, v.outside_theorem, *parts),
+    ]
+
+
+def _verdict_of_row(row: Sequence[Any]) -> Verdict:
+    claim, where, loss, kind, outcome, measured, bound, slack, unit, undecided, _, *parts = row
+    assumptions, conditions = (tuple(Assumption(name=n, holds=h, measured=m) for n, h, m in part) for part in parts)
+    verdict = Verdict(
+        claim=claim,
+        parametrisation=where,
+        loss=loss,
+        kind=Kind(kind),
+        measured=math.nan if measured is None else measured,
+        bound=math.nan if bound is None else bound,
+        slack=math.inf if slack is None else slack,
+        unit=unit,
+        undecided=undecided,
+        assumptions=assumptions,
+        conditions=conditions,
+    )
+    if verdict.outcome.value != outcome:
+        raise ValueError(f"the verdict on {claim!r} is kept as {outcome!r}, but its numbers say {verdict.outcome!r}")
+    return verdict
+
+
+def _cell_to_json(cell: Cell) -> dict[str, Any]:
+    return {**{name: plain(getattr(cell, name)) for name in _CELL_FIELDS}, "rows": cell.rows}
+
+
+def _cell_from_json(line: Mapping[str, Any], key: str, path: Path) -> Cell:
+    rows, command = line["rows"], line["command"]
+    if any(len(row) != len(ROW) for row in rows):
+        raise ValueError("its line in the index is damaged")
+    fields = {name: line[name] for name in _CELL_FIELDS if name not in ("key", "command")}
+    return Cell(key=key, path=path, rows=rows, command=None if command is None else tuple(command), **fields)
+
+
+def _summary(system: str, claim: str, where: str, loss: str, rows: Sequence[Sequence[Any]], n: int) -> ClaimSummary:
+    import numpy as np
+
+    outcomes = [row[4] for row in rows]
+    measured, bound = (np.array([row[k] for row in rows], dtype=np.float64) for k in (5, 6))  # `None` becomes NaN
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = measured / bound
+    return ClaimSummary(
+        system=system,
+        claim=claim,
+        parametrisation=where,
+        loss=loss,
+        kind=Kind(rows[0][3]),
+        unit=rows[0][8],
+        n_holds=outcomes.count(Outcome.HOLDS.value),
+        n_fails=outcomes.count(Outcome.FAILS.value),
+        n_inconclusive=outcomes.count(Outcome.INCONCLUSIVE.value),
+        n_no_verdict=max(0, n - len(rows)),
+        measured=_quartiles(measured),
+        ratio=_quartiles(ratio),
+        median_interval=_median_interval(measured[np.isfinite(measured)]),
+    )
+
+
+def _quartiles(values: Any) -> tuple[float, float, float]:
+    import numpy as np
+
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return math.nan, math.nan, math.nan
+    low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
+    return float(low), float(middle), float(high)
+
+
+def _median_interval(values: Any) -> tuple[float, float]:
+    """The order statistics between which the median lies with probability 95% at least; infinite when too few.
+
+    The number of values below the median is binomial (n, 1/2), whatever the distribution.
+    """
+    import numpy as np
+
+    n, ordered = len(values), np.sort(values)
+    below = math.ldexp(1.0, -n) if n < 1000 else 0.0
+    if n >= 1000:  # the binomial's normal limit, a rank farther out
+        k = math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
+    else:
+        k, term = 0, below
+        while below <= 0.025 and k < n:  # `below` = P(fewer than k + 1 of them lie under the median)
+            k += 1
+            term *= (n - k + 1) / k
+            below += term
+    if k < 1:
+        return -math.inf, math.inf
+    return float(ordered[k - 1]), float(ordered[n - k])
+
+
+def _cell_value(value: Any) -> Any:
+    """A setting as one value of a table: numbers, truth and text as they are, anything else as JSON text."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(plain(value))
+
+
+def _replace(path: Path, put: Any) -> Path:
+    """Have `put` write a file beside `path` and put it into its place."""
+    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        put(partial)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return path
