@@ -265,7 +265,7 @@ def write(
             "started": started.isoformat(timespec="seconds"),
             "cpu_seconds": plain(cpu_seconds),
             "wall_seconds": plain(wall_seconds),
-            "versions": _versions(),
+            "versions": versions(),
             "threads": _threads(),
             "platform": _platform(),
             "about": None if about is None else plain(about),
@@ -474,7 +474,7 @@ def _platform() -> dict[str, str]:
 
 
 @functools.cache
-def _versions() -> dict[str, str | None]:
+def versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -333,7 +333,7 @@ def open_folder(path: str | Path) -> Folder:
     inside = path if plan is None else path / "cells"
     damaged: dict[str, str] = {}
     cells = _read_cells(path, inside, damaged)
-    failures = {} if plan is None else _read_failures(path / "failures", damaged)
+    failures = {} if plan is None else read_failures(path, damaged)
     failures = {key: failure for key, failure in failures.items() if key not in cells}
     if plan is None:
         order = sorted(cells, key=lambda key: (cells[key].started, key))
@@ -487,8 +487,10 @@ def _read_index(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _read_failures(inside: Path, damaged: dict[str, str]) -> dict[str, Failure]:
-    found = {}
+def read_failures(folder: Path, damaged: dict[str, str] | None = None) -> dict[str, Failure]:
+    """The failures of a sweep's folder by key; those that cannot be read go to `damaged`, with the reason."""
+    damaged = {} if damaged is None else damaged
+    inside, found = folder / "failures", {}
     for file in sorted(inside.glob("*.json")) if inside.is_dir() else ():
         if file.name.startswith("."):
             continue
