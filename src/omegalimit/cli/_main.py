@@ -179,10 +179,11 @@ def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
         from . import _sweep
 
         return _sweep.seeds_of_run(name, arguments, interrupts)
-    system, options = _parse(name, load(name), arguments)
+    system, options = parse(name, load(name), arguments)
     wanted = _wanted_counters(system, options)
     from .. import record
     from ..report import progress
+    from ..sweep.cell import about
 
     there = (options.out or _RUNS).exists()
     folder, trouble = _folder(options), None
@@ -236,7 +237,7 @@ def _run(arguments: list[str], interrupts: Sequence[int]) -> int:
     return status if trouble is None else complain(trouble, USAGE)
 
 
-def _parse(name: str, cls: type[AbstractSystem], arguments: list[str]) -> tuple[AbstractSystem, _Options]:
+def parse(name: str, cls: type[AbstractSystem], arguments: list[str]) -> tuple[AbstractSystem, _Options]:
     """The system with its fields set, and how to run it, by tyro; its complaint, a box, is made one line."""
     import tyro
 
@@ -340,7 +341,12 @@ def _command(name: str, system: AbstractSystem, options: _Options) -> tuple[str,
     """The words after `omegalimit` that run it again."""
     counters = ("--with-counters",) if options.with_counters else ()
     counters += () if options.counter is None else ("--counter", options.counter)
-    return (*command_of(name, system), *counters)
+    from ..sweep.plan import option_words
+
+    assert dataclasses.is_dataclass(system)
+    fields = [field.name for field in dataclasses.fields(system) if getattr(system, field.name) != field.default]
+    words = [word for field in fields for word in option_words(field, getattr(system, field))]
+    return ("run", name, *words, *counters)
 
 
 def _document(name: str, findings: Findings, counters: list, path: Path | None) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def listing(folder: str, *, as_json: bool) -> int:
 
     found = _open(Path(folder))
     if as_json:
-        print(json.dumps(_document(found), indent=1, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(table.folder_document(found), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         table.show_folder(found, sys.stdout)
     return 0

@@ -2,8 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TextIO
 
 _SILENT_FOR = 3.0  # seconds between two lines where there is no terminal to redraw
 
@@ -38,6 +38,11 @@ class Lines:
         print("omegalimit: " + " · ".join(part for part in parts if part), file=self._stream, flush=True)
 
 
+    def above(self, text: str) -> None:
+        """A line that stays."""
+        print(f"omegalimit: {text}", file=self._stream, flush=True)
+
+
 class Bar:
     """Progress on a terminal: one line that is redrawn, and wiped at the end."""
 
@@ -46,6 +51,10 @@ class Bar:
 
     def __call__(self, text: str, fraction: float) -> None:
         self._bar.update(self._task, completed=min(max(fraction, 0.0), 1.0), description=text)
+
+    def above(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        self._bar.console.print(text, highlight=False, markup=False)
 
 
 @contextlib.contextmanager
@@ -69,3 +78,44 @@ def shown(stream: TextIO) -> Iterator[Lines | Bar]:
     columns = (BarColumn(bar_width=24), TaskProgressColumn(), Left(), Doing())
     with Progress(*columns, console=Console(file=stream), transient=True, redirect_stdout=False) as bar:
         yield Bar(bar, bar.add_task("starting", total=1.0))
+
+
+class CellCounts(Protocol):
+    """How far a sweep is; `outcomes` has the verdicts of all its cells by outcome."""
+
+    n_cells: int
+    n_there: int
+    n_ran: int
+    n_failed: int
+    outcomes: dict[str, int]
+
+
+def counts_text(counts: CellCounts) -> str:
+    """The counts in words; what is zero is left out but for the cells done."""
+    parts = [f"{counts.n_there + counts.n_ran} of {counts.n_cells} cells"]
+    parts += [f"{counts.n_failed} failed"] if counts.n_failed else []
+    parts += [f"claims {words}: {n}" for words, n in counts.outcomes.items() if n]
+    return ", ".join(parts)
+
+
+def failure_text(line: Mapping[str, Any]) -> str:
+    """A failure as it is shown when it happens: which cell, and why, in one line."""
+    said = " ".join(f"{line['error']}: {line['message']}".split())
+    return f"cell {line['key']} (seed {line['seed']}) gave no verdict: {said}"
+
+
+@contextlib.contextmanager
+def counted(stream: TextIO | None) -> Iterator[Callable[[CellCounts, Mapping[str, Any] | None], None]]:
+    """A function that shows a sweep's counts on `stream` as cells finish, and each failure as it happens."""
+    if stream is None:
+        yield lambda counts, line: None
+        return
+    with shown(stream) as show:
+
+        def watch(counts: CellCounts, line: Mapping[str, Any] | None) -> None:
+            if line is not None and "error" in line:
+                show.above(failure_text(line))
+            done = counts.n_there + counts.n_ran + counts.n_failed
+            show(counts_text(counts), done / counts.n_cells)
+
+        yield watch
