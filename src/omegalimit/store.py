@@ -236,7 +236,16 @@ class Folder:
             settings = [_cell_value(failure.settings.get(name)) for name in varied]
             nothing = [None] * 4, [math.nan] * 3, [None] * 3
             rows.append(
-                (failure.key, failure.system, failure.seed, *settings, *nothing[0], NO_VERDICT, *nothing[1], *nothing[2])
+                (
+                    failure.key,
+                    failure.system,
+                    failure.seed,
+                    *settings,
+                    *nothing[0],
+                    NO_VERDICT,
+                    *nothing[1],
+                    *nothing[2],
+                )
                 + (failure.reason, None, failure.wall_seconds, None)
             )
         planned = {} if self.plan is None else {entry["key"]: entry["settings"] for entry in self.plan["cells"]}
@@ -423,7 +432,9 @@ def index_line(path: Path) -> dict[str, Any]:
 
 def append_index(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """Add lines to the folder's index. A cut last line (of a process that was killed) is ended first."""
-    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
+    text = "".join(
+        json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for line in lines
+    )
     if not text:
         return
     with (folder / "index.jsonl").open("ab+") as file:

@@ -139,7 +139,8 @@ def _dispatch(arguments: list[str], interrupts: Sequence[int]) -> int:
     elif chosen.command == "show":
         _show(chosen.name)
     else:
-        raise ValueError("what to do? `omegalimit list`, `show NAME`, `run NAME`, `sweep NAME`, `report DIR`, `solve LIMIT` or "
+        raise ValueError(
+            "what to do? `omegalimit list`, `show NAME`, `run NAME`, `sweep NAME`, `report DIR`, `solve LIMIT` or "
             "`certify LIMIT`."
         )
     return 0

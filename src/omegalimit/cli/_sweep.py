@@ -45,7 +45,12 @@ def _parser(prog: str, *, target: bool) -> argparse.ArgumentParser:
         add("--grid", metavar="FIELD=V1,V2", nargs="+", action="append", default=[], help="values of a field; repeat")
     add("--seeds", metavar="A:B", help="the seeds from A to B, B left out; or A:B:STEP, or 1,5,9")
     add("--out", metavar="DIR", help="the folder of the sweep")
-    add("--workers", type=_number(int), metavar="N", help="processes here; 1: in this process. All processors if not given")
+    add(
+        "--workers",
+        type=_number(int),
+        metavar="N",
+        help="processes here; 1: in this process. All processors if not given",
+    )
     add("--scheduler", metavar="ADDRESS", help="a Dask scheduler to run on")
     if target:
         add("--slurm", nargs="*", metavar="KEY=VALUE", help="run as SLURM jobs: queue=, account=, memory=, walltime=")
@@ -166,7 +171,9 @@ def _run(
             )
         except OSError as error:
             told = one_line(error)
-            return complain(f"error: {told}. What was finished is kept in {str(folder)!r}; the same call goes on.", USAGE)
+            return complain(
+                f"error: {told}. What was finished is kept in {str(folder)!r}; the same call goes on.", USAGE
+            )
         except KeyboardInterrupt:
             return complain(f"interrupted; what was finished is kept in {str(folder)!r}; the same call goes on.", 130)
     page = _page(found)

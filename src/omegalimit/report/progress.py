@@ -37,7 +37,6 @@ class Lines:
         parts = (f"{100 * min(max(fraction, 0.0), 1.0):.0f} %", text, remaining(now - self._start, fraction))
         print("omegalimit: " + " · ".join(part for part in parts if part), file=self._stream, flush=True)
 
-
     def above(self, text: str) -> None:
         """A line that stays."""
         print(f"omegalimit: {text}", file=self._stream, flush=True)

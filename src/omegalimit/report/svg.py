@@ -57,6 +57,7 @@ def to_svg(figure: "Figure", *, name: str, title: str, description: str) -> Mark
     body = _identifiers(body, prefix)
     body = re.sub(r"#(?:222222|888888|e4e4e4)\b", lambda m: f"var({_VARIABLES[m[0]]}, {m[0]})", body)
     body = re.sub(r"font: ((?:[a-z0-9]+ )*)([0-9.]+)px [^;\"]*", _font, body)
+    body = re.sub(r"font-family: [^;\"]*(?:; )?", "", body)
     body = re.sub(r"\s*\n\s*", "\n", body.strip())
     width, height = (72 * inches for inches in figure.get_size_inches())
     return Markup(

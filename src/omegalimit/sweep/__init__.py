@@ -140,9 +140,7 @@ def _set_aside(place: Path, plan: Plan, known: store.Folder, say: Callable[[str]
         say(f"the record of cell {key} is damaged ({known.damaged[key]}); it was moved to {aside}, and is run again.")
 
 
-def _wanted(
-    plan: Plan, known: store.Folder, counts: Counts, *, retry: bool, say: Callable[[str], None]
-) -> list[str]:
+def _wanted(plan: Plan, known: store.Folder, counts: Counts, *, retry: bool, say: Callable[[str], None]) -> list[str]:
     """The keys to run: those without a record, and without a failure that stands."""
     there = {cell.key: cell for cell in (*known.cells, *known.earlier)}
     failed = store.read_failures(known.path)

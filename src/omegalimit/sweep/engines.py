@@ -236,9 +236,7 @@ class OnDask:
                         where = self._stop(future)
                         # Those that ran beside it on a restarted worker start anew.
                         running = {f: (j, time.monotonic()) for f, (j, _) in running.items()}
-                        yield Lost(
-                            job=job, kind="too slow", reason=f"stopped after {self._timeout:g} s.", where=where
-                        )
+                        yield Lost(job=job, kind="too slow", reason=f"stopped after {self._timeout:g} s.", where=where)
         finally:
             for future in running:
                 with contextlib.suppress(Exception):

@@ -75,8 +75,9 @@ class Plan:
         return {
             "schema": store.SCHEMA,
             **self.asked(),
-            "cells": [{"key": key, "settings": plain({n: settings[n] for n in self.varied})}
-                      for key, settings in self.cells],  # fmt: skip
+            "cells": [
+                {"key": key, "settings": plain({n: settings[n] for n in self.varied})} for key, settings in self.cells
+            ],  # fmt: skip
             "notes": list(self.notes),
             "earlier": list(earlier),
         }
