@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -46,8 +47,12 @@ class Toy(AbstractSystem):
     """Seed of the noise."""
     size: float = 0.5
     """The number that is judged."""
-    ending: Literal["found", "wait", "dropped", "memory", "fault"] = "found"
+    ending: Literal["found", "wait", "dropped", "memory", "fault", "killed"] = "found"
     """How the check ends."""
+    journal: str | None = None
+    """A file to which every check adds a line: the seed."""
+    seconds: float = 0.0
+    """How long the check takes."""
 
     def __post_init__(self) -> None:
         if not self.size >= 0:
@@ -58,6 +63,12 @@ class Toy(AbstractSystem):
         if self.data is not None:
             with open(self.data) as file:
                 raise ValueError(f"--data {self.data}: it holds\n{len(file.read())} characters, not tokens.")
+        if self.journal is not None:
+            with open(self.journal, "a") as file:
+                file.write(f"{self.seed}\n")
+        time.sleep(self.seconds)
+        if self.ending == "killed":  # as by a system that is out of memory
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.ending == "wait":
             print("waiting", flush=True)
             time.sleep(60)

@@ -5,6 +5,7 @@ index `index.jsonl` is a cache of one line a cell, so that ten thousand cells ar
 files: a line is believed only while its record has the size and the time of change that stand in it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -232,31 +233,17 @@ class Folder:
                 rows.append(
                     (*start, claim, where, loss, kind, outcome, measured, bound, slack, unit, outside, undecided, *end)
                 )
+        blank: dict[str, Any] = dict.fromkeys(_COLUMNS)
         for failure in self.failures:
             settings = [_cell_value(failure.settings.get(name)) for name in varied]
-            nothing = [None] * 4, [math.nan] * 3, [None] * 3
-            rows.append(
-                (
-                    failure.key,
-                    failure.system,
-                    failure.seed,
-                    *settings,
-                    *nothing[0],
-                    NO_VERDICT,
-                    *nothing[1],
-                    *nothing[2],
-                )
-                + (failure.reason, None, failure.wall_seconds, None)
-            )
+            said = {"outcome": NO_VERDICT, "reason": failure.reason, "wall_seconds": failure.wall_seconds}
+            rows.append((failure.key, failure.system, failure.seed, *settings, *(blank | said).values()))
         planned = {} if self.plan is None else {entry["key"]: entry["settings"] for entry in self.plan["cells"]}
         for key in self.missing:
-            settings = planned[key]
-            values = [_cell_value(settings.get(name)) for name in varied]
-            system = None if self.plan is None else self.plan["system"]
-            rows.append(
-                (key, system, settings.get("seed"), *values, *[None] * 4, NOT_RUN, *[math.nan] * 3, *[None] * 3)
-                + (None, None, None, None)
-            )
+            assert self.plan is not None
+            asked = planned[key]
+            settings = [_cell_value(asked.get(name)) for name in varied]
+            rows.append((key, self.plan["system"], asked["seed"], *settings, *(blank | {"outcome": NOT_RUN}).values()))
         frame = pd.DataFrame.from_records(rows, columns=[*head, *_COLUMNS])
         frame["seed"] = frame["seed"].astype("Int64")
         frame["outside_theorem"] = frame["outside_theorem"].astype("boolean")
@@ -296,10 +283,13 @@ class Folder:
             if not cells:
                 raise ValueError(f"no record in {str(self.path)!r} has the group {group!r}.")
             parts = [dataset for dataset in found.values() if dataset is not None]
+            # Numbered along dimensions without labels, so that records of other lengths are padded and not refused.
+            bare = {str(dim) for part in parts for dim in part.sizes if dim not in part.indexes}
+            parts = [p.assign_coords({d: np.arange(p.sizes[d]) for d in bare & set(map(str, p.sizes))}) for p in parts]
             whole = xr.concat(
                 parts, dim="cell", join="outer", coords="different", compat="equals", combine_attrs="drop_conflicts"
             )
-            whole = whole.assign_coords(self._along(cells))
+            whole = whole.drop_vars(bare).assign_coords(self._along(cells))
             return whole.assign_attrs(lacking=lacking) if lacking else whole
         names = list(dict.fromkeys((r[0], r[1], r[2]) for cell in cells for r in cell.rows))
         place = {name: index for index, name in enumerate(names)}
@@ -476,10 +466,8 @@ def _read_cells(path: Path, inside: Path, damaged: dict[str, str]) -> dict[str, 
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             damaged[name] = str(error)
     if inside != path and learned:
-        try:
+        with contextlib.suppress(OSError):  # the index is a cache: a folder that is read-only is read all the same
             append_index(path, learned)
-        except OSError:
-            pass  # the index is a cache: a folder that cannot be written in is read all the same
     return cells
 
 

@@ -50,7 +50,7 @@ class _Options:
     with_counters: bool = False
     """Run every counter-instance too, after the check: each must not hold where it says so."""
     out: Path | None = None
-    """Write a record, with figures and a page, into a new folder in this one, made when missing ("runs" if not given)."""
+    """Write a record, with figures and a page, into a new folder in this one, made when missing; "runs" by default."""
     no_record: bool = False
     """Write no record."""
     json: bool = False

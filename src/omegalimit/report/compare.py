@@ -95,8 +95,10 @@ def _differences(first: Any, second: Any) -> list[tuple[str, str, str]]:
 
 def _figures(first: Record, second: Record) -> list[tuple[str, str, list[tuple[str, Any]]]]:
     """Name, title, and the figure in each record that has it."""
-    made = [{name: rest for name, *rest in page.figures_of(record, prefix=f"{letter}-")}
-            for letter, record in (("a", first), ("b", second))]  # fmt: skip
+    made = [
+        {name: rest for name, *rest in page.figures_of(record, prefix=f"{letter}-")}
+        for letter, record in (("a", first), ("b", second))
+    ]
     found = []
     for name in dict.fromkeys([*made[0], *made[1]]):
         sides = [(letter, side[name][1]) for letter, side in zip("AB", made, strict=True) if name in side]
@@ -126,9 +128,7 @@ def _folder(folder: Folder) -> str:
         folder=folder,
         systems=systems,
         words=folder_words(folder),
-        answer=f"{n_fails} verdicts fail in {len(cells)} records."
-        if n_fails
-        else f"No verdict fails in {len(cells)} records.",  # fmt: skip
+        answer=f"{n_fails or 'No'} {'verdict fails' if n_fails < 2 else 'verdicts fail'} in {len(cells)} records.",
     )
 
 

@@ -92,8 +92,9 @@ def _load_own(name: str) -> type[AbstractSystem]:
         raise ValueError(f"there is no system {name!r}: {place!r} cannot be imported: {error}.") from error
     found = getattr(module, cls, None)
     if not (isinstance(found, type) and issubclass(found, AbstractSystem)):
-        raise ValueError(f"there is no system {name!r}: {cls!r} in {place!r} is not a class that derives from "
-                         "AbstractSystem.")  # fmt: skip
+        raise ValueError(
+            f"there is no system {name!r}: {cls!r} in {place!r} is not a class that derives from AbstractSystem."
+        )
     return found
 
 

@@ -77,7 +77,7 @@ class Plan:
             **self.asked(),
             "cells": [
                 {"key": key, "settings": plain({n: settings[n] for n in self.varied})} for key, settings in self.cells
-            ],  # fmt: skip
+            ],
             "notes": list(self.notes),
             "earlier": list(earlier),
         }
