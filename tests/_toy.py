@@ -49,8 +49,6 @@ class Toy(AbstractSystem):
     """The number that is judged."""
     ending: Literal["found", "wait", "dropped", "memory", "fault", "killed"] = "found"
     """How the check ends."""
-    journal: str | None = None
-    """A file to which every check adds a line: the seed."""
     seconds: float = 0.0
     """How long the check takes."""
 
@@ -63,9 +61,9 @@ class Toy(AbstractSystem):
         if self.data is not None:
             with open(self.data) as file:
                 raise ValueError(f"--data {self.data}: it holds\n{len(file.read())} characters, not tokens.")
-        if self.journal is not None:
-            with open(self.journal, "a") as file:
-                file.write(f"{self.seed}\n")
+        if journal := os.environ.get("TOY_JOURNAL"):  # a file to which every check adds a line
+            with open(journal, "a") as file:
+                file.write(f"{self.size} {self.seed}\n")
         time.sleep(self.seconds)
         if self.ending == "killed":  # as by a system that is out of memory
             os.kill(os.getpid(), signal.SIGKILL)

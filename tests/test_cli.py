@@ -94,7 +94,6 @@ def test_json_is_one_document(capsys):
         "seed": 4,
         "size": 0.5,
         "ending": "found",
-        "journal": None,
         "seconds": 0.0,
         "cap": None,
         "not_applicable": {"rank": "a number has none"},

@@ -180,7 +180,7 @@ def test_nothing_that_exists_is_overwritten(tmp_path, monkeypatch):
     started = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     first = write(findings(), folder=tmp_path, system="s", seed=1, started=started)
     before = {path: path.read_bytes() for path in first.iterdir()}
-    with pytest.raises(FileExistsError, match="exists already"):
+    with pytest.raises(FileExistsError, match="there is a record already"):
         write(findings(), folder=tmp_path, system="s", seed=2, started=started)
     assert {path: path.read_bytes() for path in first.iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", first.name]
@@ -270,7 +270,7 @@ def test_no_record_there(tmp_path):
 def test_another_schema_version(stored):
     change(stored, schema=7)
     assert refusal(stored) == (
-        f"{str(stored)!r} has schema version 7, and this omegalimit reads version 1; "
+        f"{str(stored)!r} has schema version 7, and this omegalimit reads versions 1 and 2; "
         "read it with the version of omegalimit that wrote it."
     )
 

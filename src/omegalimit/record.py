@@ -18,7 +18,7 @@ import os
 import platform
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -325,7 +325,7 @@ def _read(path: Path, arrays: bool = True) -> Record:
         found = _read_arrays(path / listed["file"], listed["sha256"]) if arrays else {}
         if arrays and set(found) != set(listed["groups"]):
             raise ValueError(f"`arrays.nc` has the groups {sorted(found)}, and {listed['groups']} are named")
-        about, command = document.get("about"), document.get("command")
+        about, command = (None, None) if document["schema"] == 1 else (document["about"], document["command"])
         return Record(
             path=path,
             verdicts=tuple(map(verdict_from_json, document["verdicts"])),
@@ -437,22 +437,60 @@ def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, sha256: str) -> "dict[str, xr.Dataset]":
-    import xarray as xr
+    import h5netcdf
 
     if not path.is_file():
         raise ValueError(f"`{path.name}` is missing")
     if (found := _sha256(path)) != sha256:
         raise ValueError(f"`{path.name}` is damaged or cut short: its SHA-256 is {found}, and {sha256} was recorded")
     try:
-        groups = xr.open_groups(path, engine="h5netcdf")
+        with h5netcdf.File(path, "r") as file:
+            return {name: _read_group(group) for name, group in _groups(file) if group.variables or len(group.attrs)}
     except (OSError, KeyError) as error:
         raise ValueError(f"`{path.name}` cannot be opened as NetCDF: {error}") from None
-    loaded = {}
-    for name, dataset in groups.items():
-        with dataset:
-            if dataset.variables or dataset.attrs:
-                loaded[name.removeprefix("/")] = dataset.load()
-    return loaded
+
+
+def _groups(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every group of the file, by its path, in the order of writing where the file keeps it."""
+    if name:
+        yield name, group
+    for part, inner in group.groups.items():
+        yield from _groups(inner, f"{name}/{part}" if name else part)
+
+
+def _read_group(group: Any) -> "xr.Dataset":
+    """The group as `_write_group` wrote it, or xarray: by h5netcdf itself, in half the time of xarray's reader."""
+    import numpy as np
+    import xarray as xr
+
+    variables, coordinates = {}, set(group.dimensions)
+    attributes = dict(group.attrs)
+    coordinates |= set(str(attributes.pop("coordinates", "")).split())
+    for name, variable in group.variables.items():
+        notes = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
+        coordinates |= set(str(notes.pop("coordinates", "")).split())
+        values = np.asarray(variable[...])
+        if notes.get("dtype") == "bool":
+            del notes["dtype"]
+            values = values.astype(bool)
+        if values.dtype.kind == "O":
+            values = _decoded(values)
+        variables[name] = (variable.dimensions, values, {key: _attribute(value) for key, value in notes.items()})
+    made = xr.Dataset(variables, attrs={key: _attribute(value) for key, value in attributes.items()})
+    return made.set_coords([name for name in variables if name in coordinates])
+
+
+def _decoded(values: Any) -> Any:
+    """Text from the bytes in which HDF5 gives it, with the width of its longest entry, as xarray does."""
+    import numpy as np
+
+    text = [entry.decode() if isinstance(entry, bytes) else str(entry) for entry in values.ravel()]
+    return np.array(text, dtype=str).reshape(values.shape)
+
+
+def _attribute(value: Any) -> Any:
+    """An attribute as xarray gives it: one number as a number."""
+    return value[0] if getattr(value, "shape", None) == (1,) else value
 
 
 def _sha256(path: Path) -> str:
