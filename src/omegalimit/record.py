@@ -33,7 +33,7 @@ SCHEMA = 2
 _READS = (1, 2)  # version 1 had neither `about` nor `command`
 PARTIAL = ".partial"
 _PACKAGES = ("omegalimit", "jax", "jaxlib", "equinox", "numpy", "scipy", "scikit-learn", "xarray", "h5netcdf", "h5py")
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC", "XLA_FLAGS")
 
 
 class Writable(Protocol):

@@ -22,10 +22,13 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    "NPROC": "1",  # the size of XLA's thread pool
+    "NPROC": "1",
 }
-"""The environment of a worker: the problems are small, and the cores are for other cells."""
+"""The environment of a worker: the problems are small, and the cores are for other cells.
+
+`NPROC` is the size of XLA's thread pool. Its flag `xla_cpu_multi_thread_eigen=false` would change the last digits: other
+code is compiled; the verdicts would not be those of a run in its own process, to the last bit.
+"""
 
 _ALLOWED_DEATHS = 2  # of workers under one cell, before the cell is given up
 _SLURM = {"queue", "account", "memory", "walltime", "job_extra_directives", "job_script_prologue", "interface"}
