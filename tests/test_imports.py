@@ -119,7 +119,21 @@ def test_the_witnesses_do_not_meet():
     assert not (MAY_IMPORT["limits"] | MAY_IMPORT["solvers"]) & {"flows", "problem", "trajectory", "models"}
 
 
-HEAVY = ("jax", "equinox", "xarray", "pandas", "matplotlib", "scipy", "sklearn", "h5netcdf", "h5py", "tyro", "rich", "jinja2", "dask")
+HEAVY = (
+    "jax",
+    "equinox",
+    "xarray",
+    "pandas",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "h5netcdf",
+    "h5py",
+    "tyro",
+    "rich",
+    "jinja2",
+    "dask",
+)
 QUICK = {
     "import omegalimit": (*HEAVY, "numpy", "argparse"),
     "import omegalimit; dir(omegalimit); omegalimit.__version__": (*HEAVY, "numpy"),

@@ -221,7 +221,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says(tmp_path):
     for n in (6, 9, 30, 101, 2000):
         draws = rng.standard_normal((4000, n))
         ends = np.array([_median_interval(row) for row in draws[: 4000 if n < 500 else 600]])
-        covered = np.mean((ends[:, 0] <= 0) & (0 <= ends[:, 1]))
+        covered = np.mean((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
         # At least 95%; four standard errors of the simulated share below that.
         assert covered > 0.95 - 4 * math.sqrt(0.95 * 0.05 / len(ends))
         low = int(np.searchsorted(np.sort(draws[0]), ends[0, 0]))

@@ -31,9 +31,7 @@ def test_a_cell_is_what_a_run_of_it_is(tmp_path):
     for cell in folder.cells:
         whole = cell.open()
         findings = _toy.Toy(**{"size": cell.settings["size"], "seed": cell.seed}).check()
-        assert [(v.measured, v.outcome) for v in whole.verdicts] == [
-            (v.measured, v.outcome) for v in findings.verdicts
-        ]
+        assert [(v.measured, v.outcome) for v in whole.verdicts] == [(v.measured, v.outcome) for v in findings.verdicts]
         assert set(whole.arrays) == {"plain/trajectory"}
         assert whole.about is not None
         assert whole.threads["pools"]
@@ -95,7 +93,7 @@ def test_a_changed_configuration_is_noticed(tmp_path):
     assert told == []
     toy_sweep(tmp_path, sizes=(0.5,), seeds="0:3", say=told.append)
     assert told == [
-        "changed since the last call: grid was {\"size\": [0.5, 2.0]}, and is {\"size\": [0.5]}.",
+        'changed since the last call: grid was {"size": [0.5, 2.0]}, and is {"size": [0.5]}.',
         "3 cells of earlier calls are not in this one; their records are kept.",
         "3 of 3 cells are there already.",
     ]
@@ -222,7 +220,9 @@ def test_own_systems_are_found_by_module_file_and_class(tmp_path, monkeypatch):
     assert resolve(_toy.Toy)[0] == TOY
     assert resolve(EarlyAlignment) == ("early-alignment", EarlyAlignment)
     file = tmp_path / "mine.py"
-    file.write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom _toy import Toy\n\nclass Own(Toy):\n    pass\n")
+    file.write_text(
+        f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom _toy import Toy\n\nclass Own(Toy):\n    pass\n"
+    )
     folder = run_sweep(f"{file}:Own", folder=tmp_path / "s", seeds="0:2", workers=1)
     assert [cell.system for cell in folder.cells] == [f"{file}:Own"] * 2
     for name, message in (
@@ -234,12 +234,14 @@ def test_own_systems_are_found_by_module_file_and_class(tmp_path, monkeypatch):
         with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared below
             resolve(name)
         assert str(caught.value).startswith(message)
-    with pytest.raises(TypeError, match=r"^`system` must be a name or a class that derives from AbstractSystem; got 3\.$"):
+    with pytest.raises(
+        TypeError, match=r"^`system` must be a name or a class that derives from AbstractSystem; got 3\.$"
+    ):
         resolve(3)  # pyright: ignore[reportArgumentType] - bad input on purpose
 
 
 def test_a_sweep_killed_half_way_with_a_diverging_cell_is_resumed_and_collected(tmp_path):
-    """Descent with steps beyond 2 diverges. The process is killed after its third record, and the sweep gone on with."""
+    """Descent with steps beyond 2 diverges. The process is killed after its third record, and gone on with."""
     script = tmp_path / "sweep.py"
     script.write_text(
         "import os, signal, sys\n"

@@ -33,9 +33,7 @@ def test_verdicts_are_the_same_on_one_worker_and_on_many(tmp_path):
         "grid": {"cap": [100.0, 1000.0]},
         "seeds": "0:2",
     }
-    here, there = (
-        run_sweep("softmax-attention", folder=tmp_path / str(n), workers=n, **small) for n in (1, 2)
-    )
+    here, there = (run_sweep("softmax-attention", folder=tmp_path / str(n), workers=n, **small) for n in (1, 2))
     assert len(here.cells) == 4
     assert said(here) == said(there)
     toys = [toy_sweep(tmp_path / f"toy{n}", sizes=(0.5, 0.95, 2.0, -1.0), workers=n) for n in (1, 3)]
@@ -87,7 +85,7 @@ def test_a_cell_that_takes_too_long_is_stopped(tmp_path):
 
 @contextlib.contextmanager
 def scheduler_with(tmp_path: Path, *paths: str):
-    """The address of a scheduler with one worker process for each entry, which stands first where it looks for packages."""
+    """The address of a scheduler with one worker process for each entry, which comes first in its search path."""
     with distributed.LocalCluster(
         n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs="CRITICAL"
     ) as cluster:
@@ -148,7 +146,9 @@ def test_at_the_address_of_a_scheduler(tmp_path):
 def test_no_worker_has_the_package(tmp_path):
     with (
         scheduler_with(tmp_path, f"{without_the_package(tmp_path)}:{TESTS}") as address,
-        pytest.raises(ValueError, match=r"^no worker can run this\. worker tcp://.* has no omegalimit: install it there"),
+        pytest.raises(
+            ValueError, match=r"^no worker can run this\. worker tcp://.* has no omegalimit: install it there"
+        ),
     ):
         toy_sweep(tmp_path / "s", workers=None, scheduler=address)
     assert open_folder(tmp_path / "s").cells == ()

@@ -155,9 +155,14 @@ if TYPE_CHECKING:
     from .problem import AttentionProblem as AttentionProblem
     from .problem import MarginProblem as MarginProblem
     from .proof import write_proof as write_proof
+    from .record import About as About
     from .record import Record as Record
     from .record import read as read_record  # noqa: F401 - for type checkers, under its public name
     from .record import write as write_record  # noqa: F401 - as above
+    from .report.notebook import Figures as Figures
+    from .report.notebook import Page as Page
+    from .report.notebook import figures as figures
+    from .report.notebook import page as page
     from .rigorous import FloatRank as FloatRank
     from .rigorous import GenericRank as GenericRank
     from .rigorous import JacobianRank as JacobianRank
@@ -182,6 +187,12 @@ if TYPE_CHECKING:
     from .solvers.shift_selection import ShiftChoice as ShiftChoice
     from .solvers.shift_selection import choose_shift as choose_shift
     from .solvers.shift_selection import fit_shift as fit_shift
+    from .store import Cell as Cell
+    from .store import ClaimSummary as ClaimSummary
+    from .store import Failure as Failure
+    from .store import Folder as Folder
+    from .store import open_folder as open_folder
+    from .sweep import run_sweep as run_sweep
     from .trajectory import Ending as Ending
     from .trajectory import Trajectory as Trajectory
 
@@ -367,6 +378,17 @@ _PUBLIC = {
     "Concentration": "limits:Concentration",
     "stationary_measure": "solvers:stationary_measure",
     "convex_relu": "solvers:convex_relu",
+    "open_folder": "store:open_folder",
+    "Folder": "store:Folder",
+    "Cell": "store:Cell",
+    "Failure": "store:Failure",
+    "ClaimSummary": "store:ClaimSummary",
+    "About": "record:About",
+    "page": "report.notebook:page",
+    "figures": "report.notebook:figures",
+    "Page": "report.notebook:Page",
+    "Figures": "report.notebook:Figures",
+    "run_sweep": "sweep:run_sweep",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

@@ -9,6 +9,8 @@ import enum
 import math
 from typing import Any
 
+from . import _html
+
 
 class Outcome(enum.StrEnum):
     """What a verdict says."""
@@ -99,3 +101,6 @@ class Verdict:
     def outside_theorem(self) -> bool:
         """True when an assumption of the theorem does not hold."""
         return any(a.holds is False for a in self.assumptions)
+
+    def _repr_html_(self) -> str:
+        return _html.verdicts([self])

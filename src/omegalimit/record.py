@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from . import _html
 from .claims import Assumption, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -112,6 +113,26 @@ class Record:
     wall_seconds: float | None
     about: About | None = None
     command: tuple[str, ...] | None = None
+
+    def dataset(self) -> "xr.Dataset":
+        """The verdicts as labelled variables over `verdict`; their arrays are in `arrays`, by group."""
+        import xarray as xr
+
+        def column(name: str) -> list[Any]:
+            return [getattr(v, name) for v in self.verdicts]
+
+        labels = ("claim", "parametrisation", "loss", "unit")
+        variables = {name: ("verdict", column(name)) for name in ("measured", "bound", "slack", "outside_theorem")}
+        variables["outcome"] = ("verdict", [v.outcome.value for v in self.verdicts])
+        variables["kind"] = ("verdict", [v.kind.value for v in self.verdicts])
+        return xr.Dataset(variables, coords={name: ("verdict", column(name)) for name in labels})
+
+    def _repr_html_(self) -> str:
+        shown = _html.verdicts(self.verdicts, caption=f"{self.system}, seed {self.seed}, {self.started}")
+        for counter in self.counters:
+            said = "as it should be" if counter.as_expected else "NOT AS IT SHOULD BE"
+            shown += _html.verdicts(counter.verdicts, caption=f"counter-instance {counter.name}: {said}")
+        return shown
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _html
 from .claims import Assumption, Kind, Outcome, Verdict
 from .record import PARTIAL, Record, plain, read
 
@@ -109,7 +110,7 @@ class ClaimSummary:
       or have no verdict on this claim.
     - `interval`: 95% Clopper-Pearson, for the share that holds among those that are decided.
     - `envelope`: the share if every cell without a decision failed, and if every one held.
-    - `measured`, `ratio`: quartiles (25, 50, 75%) of *measured* and of *measured / bound* over cells where it is finite.
+    - `measured`, `ratio`: quartiles (25, 50, 75%) of *measured* and of *measured / bound* where finite.
     - `median_interval`: for the median of *measured*, from order statistics, at least 95%.
     """
 
@@ -318,6 +319,16 @@ class Folder:
             series = pd.Series(values, dtype=object).infer_objects()
             made[name] = ("cell", series.to_numpy() if series.dtype.kind in "iufb" else [str(v) for v in values])
         return made
+
+    def _repr_html_(self) -> str:
+        headings = ("claim", "parametrisation", "holds", "fails", "inconclusive", "no verdict", "share", "95% interval")
+        rows = []
+        for c in self.summary():
+            counts = (c.n_holds, c.n_fails, c.n_inconclusive, c.n_no_verdict)
+            interval = f"{c.interval[0]:.3f} to {c.interval[1]:.3f}"
+            rows.append((c.claim, c.parametrisation, *counts, c.share_holds, interval))
+        said = f"{len(self.cells)} records, {len(self.failures)} failed, {len(self.missing)} not run"
+        return _html.table(headings, rows, caption=f"{self.path.name}: {said}")
 
 
 def open_folder(path: str | Path) -> Folder:

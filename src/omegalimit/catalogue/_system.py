@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import _html
 from ..claims import Outcome, Verdict
 
 if TYPE_CHECKING:  # listing the catalogue must not pay for xarray
@@ -35,6 +36,14 @@ class Findings:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     arrays: "Mapping[str, xr.Dataset]" = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>note: {_html.escaped(note)}</p>" for note in self.notes)
+        apart = "".join(
+            f"<p>not applicable: {_html.escaped(claim)}: {_html.escaped(reason)}</p>"
+            for claim, reason in self.not_applicable.items()
+        )
+        return _html.verdicts(self.verdicts) + notes + apart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _dispatch(arguments, interrupts)
         sys.stdout.flush()
-        if interrupts:
+        if interrupts and status != _INTERRUPTED:
             return complain("interrupted at the very end; what was written is whole.", _INTERRUPTED)
         return status
     except BrokenPipeError:

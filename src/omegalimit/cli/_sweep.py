@@ -102,6 +102,7 @@ def _grid(name: str, given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
 def _values(name: str, words: list[str]) -> dict[str, Any]:
     """The system's fields that the words set, by name, read as their types."""
     import dataclasses
+    import typing
 
     from ..sweep.cell import resolve
     from ._main import parse
@@ -109,18 +110,17 @@ def _values(name: str, words: list[str]) -> dict[str, Any]:
     if not words:
         return {}
     given, cls = resolve(name)
-    try:
-        system, _ = parse(given, cls, words)
-    except ValueError as error:
-        # A value that the system refuses on its own may be right beside others: the plan tries the whole cells.
-        if "--help`." in str(error):
-            raise
-        raise ValueError(f"{' '.join(words)}: {error}") from None
+    hints = typing.get_type_hints(cls)
+    # The fields without the rules: a value that is refused beside the defaults may be right beside others.
+    assert dataclasses.is_dataclass(cls)
+    fields = [(f.name, hints[f.name], dataclasses.field(default=f.default)) for f in dataclasses.fields(cls)]
+    bare: Any = dataclasses.make_dataclass(cls.__name__, fields, frozen=True, kw_only=True)
+    bare.title = cls.title
+    system, _ = parse(given, bare, words)
     typed = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
-    fields = {field.name for field in dataclasses.fields(cls)}  # pyright: ignore[reportArgumentType] - systems are dataclasses
     if strange := typed & {"counter", "with_counters", "no_record"}:
         raise ValueError(f"--{strange.pop().replace('_', '-')} does not go with a sweep.")
-    return {field: getattr(system, field) for field in fields & typed}
+    return {field: getattr(system, field) for field, *_ in fields if field in typed}
 
 
 def _run(

@@ -26,8 +26,8 @@ ONE_THREAD = {
 }
 """The environment of a worker: the problems are small, and the cores are for other cells.
 
-`NPROC` is the size of XLA's thread pool. Its flag `xla_cpu_multi_thread_eigen=false` would change the last digits: other
-code is compiled; the verdicts would not be those of a run in its own process, to the last bit.
+`NPROC` is the size of XLA's thread pool. Its flag `xla_cpu_multi_thread_eigen=false` would change the last digits:
+other code is compiled, and the verdicts would not be those of a run in its own process, to the last bit.
 """
 
 _ALLOWED_DEATHS = 2  # of workers under one cell, before the cell is given up
