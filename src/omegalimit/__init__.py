@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .catalogue import SYSTEMS as SYSTEMS
+    from .catalogue import AbstractSystem as AbstractSystem
+    from .catalogue import Counter as Counter
+    from .catalogue import Findings as Findings
     from .catalogue import load as load
     from .certificate import BarrierCertificate as BarrierCertificate
     from .certificate import Certificate as Certificate
@@ -389,6 +392,9 @@ _PUBLIC = {
     "Page": "report.notebook:Page",
     "Figures": "report.notebook:Figures",
     "run_sweep": "sweep:run_sweep",
+    "AbstractSystem": "catalogue:AbstractSystem",
+    "Findings": "catalogue:Findings",
+    "Counter": "catalogue:Counter",
 }
 
 __all__ = sorted([*_PUBLIC, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

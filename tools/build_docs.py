@@ -1,0 +1,224 @@
+"""Build the documentation's site: `python tools/build_docs.py` (needs the extra `docs`).
+
+1. The pages of `docs/`, with the README as the tour, are copied into `build/docs`.
+2. Each system's page is made from its docstring and its fields, with the report of its default run embedded; the
+   written page follows under "In detail". Reports are made by running the systems, two at a time; `--reports DIR` takes
+   those made before in DIR by the same version with the same command, and keeps new ones there.
+3. MkDocs builds the site, strictly; then every link and anchor of what was built is checked.
+
+Ends with status 1, and says why, on a broken link, a missing report, a request to another place, or a warning.
+"""
+
+import argparse
+import dataclasses
+import html.parser
+import importlib.metadata
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+import typing
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reports", type=Path, default=ROOT / "build" / "records", metavar="DIR")
+    parser.add_argument("--systems", nargs="*", metavar="NAME", help="these alone (default: the whole catalogue)")
+    options = parser.parse_args()
+    from omegalimit.catalogue import SYSTEMS
+
+    names = options.systems or list(SYSTEMS)
+    source, site = ROOT / "build" / "docs", ROOT / "build" / "site"
+    reports = make_reports(names, options.reports)
+    make_source(source, reports)
+    config = ROOT / "build" / "mkdocs.yml"
+    config.write_text(configuration((ROOT / "mkdocs.yml").read_text(), names), encoding="utf-8")
+    # In a process of its own: a warning is an error there.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean", "--config-file", str(config)]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        print("build_docs: MkDocs found faults; see above.", file=sys.stderr)
+        return 1
+    faults, external = check_links(site)
+    for fault in faults:
+        print(f"build_docs: {fault}", file=sys.stderr)
+    n_pages = len(list(site.rglob("*.html")))
+    print(f"{site}: {n_pages} pages; {len(external)} links lead outside and were not followed; {len(faults)} faults.")
+    return int(bool(faults))
+
+
+def configuration(text: str, names: Iterable[str]) -> str:
+    """The site's configuration with the systems in its navigation, and paths that hold from the build folder."""
+    listed = "".join(f"\n      - {name}: {name}.md" for name in names)
+    text = text.replace("  - Systems: []", f"  - Systems:{listed}")
+    return text.replace("docs_dir: build/docs", "docs_dir: docs").replace("site_dir: build/site", "site_dir: site")
+
+
+def make_reports(names: Iterable[str], folder: Path) -> dict[str, Path]:
+    """The report of each system's default run, made where there is none of this version."""
+    from omegalimit.record import read
+
+    version, found = importlib.metadata.version("omegalimit"), {}
+    for path in sorted(folder.glob("*/record.json")):
+        record = read(path.parent, arrays=False)
+        if record.command == ("run", record.system) and record.versions["omegalimit"] == version:
+            found[record.system] = path.parent / "report.html"
+    missing = [name for name in names if name not in found]
+
+    def run(name: str) -> Path:
+        print(f"runs {name}", flush=True)
+        command = [sys.executable, "-m", "omegalimit", "run", name, "--out", str(folder), "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1, 3):
+            raise SystemExit(f"build_docs: {name} gave no report: {done.stderr}")
+        return Path(done.stdout.splitlines()[-1].removeprefix("record: ")) / "report.html"
+
+    with ThreadPoolExecutor(2) as pool:
+        found |= dict(zip(missing, pool.map(run, missing), strict=True))
+    for name in names:
+        if not found[name].exists():
+            raise SystemExit(f"build_docs: {name} has no page in its record: {found[name]}")
+    return {name: found[name] for name in names}
+
+
+def make_source(source: Path, reports: Mapping[str, Path]) -> None:
+    """The tree that MkDocs reads: the pages of `docs/`, the tour, the systems' pages and their reports."""
+    from omegalimit.catalogue import SYSTEMS
+
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", source)
+    tour = (ROOT / "README.md").read_text(encoding="utf-8")
+    tour = tour.replace("](docs/", "](").replace("](CONTRIBUTING.md)", "](contributing.md)")
+    (source / "index.md").write_text(tour, encoding="utf-8")
+    shutil.copy(ROOT / "CONTRIBUTING.md", source / "contributing.md")
+    (source / "reports").mkdir()
+    for name in SYSTEMS:
+        if name not in reports:
+            (source / f"{name}.md").unlink()
+            continue
+        shutil.copy(reports[name], source / "reports" / f"{name}.html")
+        page = source / f"{name}.md"
+        page.write_text(system_page(name, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def system_page(name: str, written: str) -> str:
+    """The page of a system: from its docstring, its options, its counter-instances, its report; then the written page."""
+    from omegalimit.catalogue import load
+    from omegalimit.report import words
+
+    cls = load(name)
+    text = inspect.getdoc(cls) or ""
+    sentences = words.sentences(text)
+    parts = [f"# {cls.title[0].upper()}{cls.title[1:]}", f"```sh\nomegalimit run {name}\n```"]
+    for block in words.blocks(text):
+        if block.kind == "bullets" and any(part.startswith("`") for part in block.parts):
+            rows = [(f"`{claim}`", sentence) for claim, sentence in sentences.items()]
+            parts.append(table(("claim", "what is claimed"), rows))
+        elif block.kind == "bullets":
+            parts.append("\n".join(f"- {part}" for part in block.parts))
+        elif block.kind == "formula":
+            parts.append(f"```\n{block.parts[0]}\n```")
+        else:
+            parts.append(block.parts[0])
+    system = cls()
+    parts.append("## Options")
+    parts.append(table(("option", "default", "what it is"), option_rows(cls)))
+    parts.append("## Counter-instances\n\nIn each one assumption is broken on purpose, and the claims named must not hold.")
+    rows = [
+        (f"`{key}`", counter.text, ", ".join(f"`{claim}` ({where})" for claim, where in counter.expected))
+        for key, counter in system.counters.items()
+    ]
+    parts.append(table(("name", "what is broken", "must not hold"), rows))
+    parts.append(
+        f"## The default run\n\n[The report on a page of its own](reports/{name}.html)\n\n"
+        f'<iframe src="reports/{name}.html" title="Report of the default run of {name}" loading="lazy" '
+        'style="width: 100%; height: 40rem; border: 1px solid #8884"></iframe>'
+    )
+    body = re.sub(r"\A# .*\n", "", written)
+    return "\n\n".join([*parts, "## In detail", re.sub(r"^(##+ )", r"#\1", body, flags=re.MULTILINE).strip()]) + "\n"
+
+
+def option_rows(cls: type) -> list[tuple[str, str, str]]:
+    """Each field as an option, with its default, and the text that stands under it in the source."""
+    assert dataclasses.is_dataclass(cls)
+    source = inspect.getsource(cls)
+    hints = typing.get_type_hints(cls)
+    rows = []
+    for field in dataclasses.fields(cls):
+        found = re.search(rf'^    {field.name}: .*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+        said = " ".join(found[1].split()) if found else ""
+        choices = typing.get_args(hints[field.name])
+        if typing.get_origin(hints[field.name]) is typing.Literal:
+            said += f" One of: {', '.join(map(str, choices))}."
+        default = "" if field.default is None else f"`{field.default}`"
+        rows.append((f"`--{field.name.replace('_', '-')}`", default, said))
+    return rows
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"
+
+    headings = list(headings)
+    return "\n".join([line(headings), line("---" for _ in headings), *map(line, rows)])
+
+
+class Reader(html.parser.HTMLParser):
+    """What a page has and where it leads: `ids`, `links` and `assets`, which a browser asks for by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.assets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given[name] for name in ("id", "name") if name in given and tag != "meta"}
+        if tag in ("a", "area") and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in ("canonical", "prev", "next"):
+            self.assets.append(given.get("href", ""))
+        elif "src" in given:
+            self.assets.append(given["src"])
+
+
+def check_links(site: Path) -> tuple[list[str], set[str]]:
+    """Faults in words, and the links that lead outside: those are not followed."""
+    pages = {}
+    for file in sorted(site.rglob("*.html")):
+        pages[file.resolve()] = reader = Reader()
+        reader.feed(file.read_text(encoding="utf-8"))
+    faults, external = [], set()
+    for file, reader in pages.items():
+        here = file.relative_to(site.resolve())
+        for asset in reader.assets:
+            if urllib.parse.urlsplit(asset).scheme in ("http", "https") or asset.startswith("//"):
+                faults.append(f"{here} asks for {asset}: the site must ask nothing from outside.")
+        for link in [*reader.links, *reader.assets]:
+            parts = urllib.parse.urlsplit(link)
+            if parts.scheme in ("http", "https", "mailto"):
+                external.add(link)
+                continue
+            if parts.scheme or here.name == "404.html":
+                continue
+            target = (file.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else file
+            if target.is_dir():
+                target /= "index.html"
+            if not target.exists():
+                faults.append(f"{here}: {link} leads nowhere.")
+            elif parts.fragment and target in pages and urllib.parse.unquote(parts.fragment) not in pages[target].ids:
+                faults.append(f"{here}: {link} leads to no place in that page.")
+    return faults, external
+
+
+if __name__ == "__main__":
+    sys.exit(main())
