@@ -63,6 +63,8 @@ def arrays(e: Experiment) -> dict[str, xr.Dataset]:
         },
         coords={"stage": ["start", "middle", "limit"]},
     )
+    if e.data.name.startswith("digits"):  # tokens that are rows of an image: attention is shown on it
+        attention["pixels"] = ("input", "token", "column"), e.data.X
     limits = xr.Dataset(coords={"norm": norms})
     if norms:
         certificates = [e.limits.solution(norm).certificate for norm in norms]

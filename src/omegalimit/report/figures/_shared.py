@@ -14,6 +14,7 @@ LN10 = np.log(10.0)
 # Okabe and Ito's palette, told apart by readers with any of the common colour vision deficiencies.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 INK, FAINT = "#222222", "#888888"
+ON_LIGHT = "#111111"  # text on light data: unlike INK, a page keeps it dark where its own ground is dark
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,

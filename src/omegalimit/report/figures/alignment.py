@@ -135,7 +135,7 @@ def _times(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
         _decimal(here, angle)
         here.set_title(name)
         here.set_xlabel("angle, rad")
-        here.legend(loc="best", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
+        here.legend(loc="best", fontsize=7)
     axes[0, 0].set_ylabel("log T(angle) (natural)")
     figure.suptitle("The time until an angle: exponential in 1 / angle", fontsize=11, x=0.01, ha="left")
     return figure

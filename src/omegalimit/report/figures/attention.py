@@ -4,7 +4,8 @@ A record may hold, for each parametrisation P, the groups `P/trajectory` and `P/
 
 - `P/trajectory`, dimension `point`: `log_time`, `log_sharpness`, `log_free_sharpness`, `log_loss_gap` (natural logs),
   `least_margin`, `gap` (point, norm), `singular_values` (point, index), `entropy_bound`;
-- `P/attention`: `attention` (stage, input, token), `selected` (input), `best` (input).
+- `P/attention`: `attention` (stage, input, token), `selected` (input), `best` (input), and `pixels` (input, token,
+  column) where a token is a row of an image.
 
 Times reach `e^700` and losses `e^-700`: the axes show base-10 logarithms as plain numbers, since the values themselves
 do not fit into a float.
@@ -40,15 +41,17 @@ from ._shared import (
 _NORM_STYLES = {"nuclear": (BLUE, "o"), "l1": (BLUE, "o"), "frobenius": (ORANGE, "s"), "l2": (ORANGE, "s")}
 # The smallest singular value worth a line: below it, rounding of a matrix of norm one.
 _FLOOR = -17.0
+_MOST_IMAGES = 8
 
 
 def draw(record: Record) -> dict[str, Figure | None]:
-    """`margins`, `gaps`, `singular-values`, `attention`: each a figure, or `None` where there is nothing to show."""
+    """`margins`, `gaps`, `singular-values`, `attention`, `attention-images`: a figure, or `None` without data."""
     return {
         "margins": _margins(groups_of(record, "trajectory")),
         "gaps": _gaps(groups_of(record, "trajectory")),
         "singular-values": _singular_values(groups_of(record, "trajectory")),
         "attention": _attention(groups_of(record, "attention")),
+        "attention-images": _on_images(groups_of(record, "attention")),
     }
 
 
@@ -131,7 +134,7 @@ def _singular_values(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
         values, sharpness = numbers(data, "singular_values"), _free_sharpness(data)
         if values is None or sharpness is None:
             return False
-        colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, values.shape[1]))
+        colours = matplotlib.colormaps["viridis"](np.linspace(0.3, 0.85, values.shape[1]))
         for index in range(values.shape[1]):
             label = f"σ{index + 1}" if index < 5 else None
             axes.plot(sharpness / LN10, log10(values[:, index]), color=colours[index], linewidth=1.3, label=label)
@@ -194,3 +197,48 @@ def _map(axes: Axes, attention: np.ndarray, data: Mapping[str, Any]) -> Any:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, nbins=6))
     return image
+
+
+def _on_images(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+    """Attention on the images whose rows are the tokens: at the start and in the limit, for the first images."""
+    shown = {name: data for name, data in groups.items() if numbers(data, "pixels") is not None}
+    if not shown:
+        return None
+    columns = min(_MOST_IMAGES, max(np.asarray(data["pixels"]).shape[0] for data in shown.values()))
+    figure = figure_of(0.8 + 1.25 * columns, 0.7 + 1.45 * 2 * len(shown))
+    axes = figure.subplots(2 * len(shown), columns, squeeze=False)
+    for place, (name, data) in enumerate(shown.items()):
+        pixels, attention = (np.asarray(data[key], dtype=np.float64) for key in ("pixels", "attention"))
+        for row, (stage, word) in enumerate(((0, "start"), (-1, "limit"))):
+            for column in range(columns):
+                here = axes[2 * place + row, column]
+                if column >= len(pixels):
+                    here.set_visible(False)
+                    continue
+                _image(here, pixels[column], attention[stage, column], data, column)
+            axes[2 * place + row, 0].set_ylabel(f"{name}\n{word}", fontsize=8)
+    figure.suptitle(
+        "Attention on the image: shade of each row; ○ best-scored row, × row selected in the limit",
+        fontsize=11,
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def _image(axes: Axes, pixels: np.ndarray, attention: np.ndarray, data: Mapping[str, Any], index: int) -> None:
+    n_rows, n_columns = pixels.shape
+    axes.imshow(pixels, cmap="gray_r", interpolation="nearest", aspect="equal", extent=(0, n_columns, n_rows, 0))
+    for row, share in enumerate(attention):
+        axes.fill_between([0, n_columns], row, row + 1, color=ORANGE, alpha=0.65 * float(share), linewidth=0)
+    for variable, marker in (("best", "o"), ("selected", "x")):
+        if variable in data:
+            at = n_columns + 0.9, int(np.asarray(data[variable])[index]) + 0.5
+            paint: dict[str, Any] = {"facecolors": "none", "edgecolors": INK} if marker == "o" else {"c": INK}
+            axes.scatter(*at, marker=marker, s=34 if marker == "o" else 14, linewidths=1.1, clip_on=False, **paint)
+    axes.set_xlim(0, n_columns + 1.8)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)

@@ -169,7 +169,7 @@ def _density(axes: Axes, data: Mapping[str, Any]) -> bool:
     bottom = max(float(np.nanmin(mass[mass > 0])), top * 1e-11)
     # A quarter of the height is left for the legend, which would hide a peak anywhere else.
     axes.set_ylim(bottom, 2 * top * (top / bottom) ** (1 / 3))
-    axes.legend(loc="upper center", ncols=3, fontsize=6.5, frameon=True, framealpha=0.9, edgecolor="none")
+    axes.legend(loc="upper center", ncols=3, fontsize=6.5)
     return True
 
 

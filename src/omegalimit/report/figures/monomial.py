@@ -20,7 +20,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ...record import Record
-from ._shared import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, figure_of, groups_of, numbers
+from ._shared import BLUE, FAINT, GREEN, INK, ON_LIGHT, ORANGE, PURPLE, figure_of, groups_of, numbers
 
 _COLOURS, _STYLES = (BLUE, ORANGE, GREEN, PURPLE), ("-", "--", "-.", ":")
 _SHARES = LinearSegmentedColormap.from_list("shares", ["#b2182b", "#f4a582", "#f7f7f7"])
@@ -62,7 +62,7 @@ def _grid(axes: Axes, share: np.ndarray, text: list[list[str]], rows: list[str],
     axes.tick_params(length=0)
     for i, line in enumerate(text):
         for k, word in enumerate(line):
-            colour = "white" if share[i, k] < 0.62 else INK
+            colour = "white" if share[i, k] < 0.62 else ON_LIGHT
             axes.text(k, i, word, ha="center", va="center", fontsize=7.5, color=colour)
     return image
 

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ...record import Record
-from ._shared import BLUE, FAINT, GREEN, INK, LN10, ORANGE, PURPLE, figure_of, groups_of, log10, numbers
+from ._shared import BLUE, FAINT, GREEN, INK, LN10, ON_LIGHT, ORANGE, PURPLE, figure_of, groups_of, log10, numbers
 
 _Groups = Mapping[str, Mapping[str, Any]]
 # What drawn curves may span: below it lies rounding.
@@ -133,7 +133,7 @@ def _recovery(groups: _Groups) -> Figure | None:
     for p, q in np.argwhere(np.isfinite(seen)):
         dark = seen[p, q] < 0.5
         text = f"{n[p, q]:.0f}" if n[p, q] < 10_000 else f"{n[p, q] / 1000:.0f}k"
-        left.text(q, p, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+        left.text(q, p, text, ha="center", va="center", fontsize=7, color="white" if dark else ON_LIGHT)
         if within[p, q] >= 0.5:
             edge = {"fill": False, "edgecolor": ORANGE, "linewidth": 2.2}
             left.add_patch(Rectangle((q - 0.45, p - 0.45), 0.9, 0.9, **edge))

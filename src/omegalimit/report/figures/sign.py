@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...record import Record
-from ._shared import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, figure_of, groups_of, line, numbers, panels
+from ._shared import BLUE, FAINT, GREEN, INK, ON_LIGHT, ORANGE, PURPLE, figure_of, groups_of, line, numbers, panels
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, INK, "#56B4E9", "#E69F00", FAINT, "#7a5195")
 _STYLES = ("-", "--", "-.", ":")
@@ -207,7 +207,7 @@ def _optimisers(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
                     va="center",
                     fontsize=8,
                     fontweight="bold" if k == int(np.argmax(values)) else "normal",
-                    color="white" if value < 0.75 else INK,
+                    color="white" if value < 0.75 else ON_LIGHT,
                 )
         here.set_title(f"rows: {name}", pad=16)
     if image is not None:
