@@ -1,4 +1,4 @@
-"""Chromium, to see what a reader sees: what a page asks for, what its scripts say, how wide it is, and what axe finds."""
+"""Chromium, to see what a reader sees: what a page asks for, what scripts say, how wide it is, what axe finds."""
 
 import dataclasses
 import os

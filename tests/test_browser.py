@@ -44,7 +44,11 @@ def pages(tmp_path_factory):
     toy = _toy.Toy(size=2.0)
     findings = dataclasses.replace(
         toy.check(),
-        verdicts=(_toy.verdict(2.0), _toy.verdict(0.5), _toy.verdict(float("nan"), undecided="<script>alert(1)</script>")),
+        verdicts=(
+            _toy.verdict(2.0),
+            _toy.verdict(0.5),
+            _toy.verdict(float("nan"), undecided="<script>alert(1)</script>"),
+        ),
         notes=("a <b>note</b>",),
     )
     counter = CounterResult(

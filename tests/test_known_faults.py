@@ -2,12 +2,16 @@
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
+import omegalimit as ol
 from _margins import CASES, VECTORS, attention, by_conic_solver, s40, stated
 from omegalimit.flows.separable_descent import DescentEnding, separable_descent, smoothness
 from omegalimit.flows.separable_flow import SeparableEnding, separable_flow
@@ -281,3 +285,51 @@ def test_a_million_steps_miss_the_limit_by_what_the_law_says():
     needed = run.extended(1e3).hitting(u, [0.01])
     assert needed.log_steps[0] == pytest.approx(C / 0.01, rel=0.05)
     assert needed.error[0] < 1e-3
+
+
+TIE = """
+import sys
+import numpy as np
+import omegalimit as ol
+
+kind = np.dtype(sys.argv[1])
+X, y = np.array([[1, 1]], kind), np.array([1], kind)
+shape = np.array([[1.0, 1.0], [1.0 + 1e-8, 1.0 + 1e-8]])  # u = v = 1e-8, and 1e-16 more in the second
+flow = ol.diagonal_flow(ol.PowerDifference(2), X, y, shape=shape, log_s=np.log(1e-8))
+path = ol.saddle_path(ol.SaddlePath(X, y))
+print([float(k).hex() for k in flow.limit], path.unique.tolist())
+"""
+
+
+def test_the_selected_solution_does_not_depend_on_threads_or_dtype():
+    """Two equal features, started 1e-16 apart: every thread count and dtype of data gives the same bits, and the tie.
+
+    The start is given in double precision and stays so; a loop in single precision rounds the difference away.
+    """
+    seen = set()
+    for threads in ("1", "2"):
+        for kind in ("float64", "float32", "int32"):
+            names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+            environment = {**os.environ, **dict.fromkeys(names, threads)}
+            command = [sys.executable, "-c", TIE, kind]
+            seen.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    (said,) = seen
+    limit, unique = said.strip().strip("[]").split("] [")
+    first, second = (float.fromhex(word.strip("' ")) for word in limit.split(","))
+    # u and v of the second start 1e-8 of themselves higher: k = u^2 - v^2 keeps the order and a part of that size.
+    assert 0 < second - first < 1e-7
+    assert abs(first + second - 1) < 1e-10  # the flow ends at its own tolerance
+    assert unique.split(", ")[-1] == "False"  # the tie is told
+    u = np.float32(1e-8) * np.array([1, 1 + 1e-8], dtype=np.float32)  # what a loop in single precision starts from
+    assert u[0] == u[1]
+
+
+def test_the_tie_and_the_threads_are_in_the_record(tmp_path):
+    (tmp_path / "tie.csv").write_text("a,b,y\n1,1,1\n")
+    system = ol.load("diagonal-networks")(data=str(tmp_path / "tie.csv"), target="y", model="square-difference")  # pyright: ignore[reportCallIssue] - the system's own fields
+    path = ol.write_record(system.check(), folder=tmp_path / "runs", system="diagonal-networks", seed=0)
+    found = ol.read_record(path)
+    assert "square-difference: a, b reach their walls together: a tie, outside the theorem." in found.notes
+    assert any("the least R is not unique" in note for note in found.notes)
+    assert found.threads["pools"]
+    assert "OMP_NUM_THREADS" in found.threads["environment"]

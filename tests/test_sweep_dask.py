@@ -87,7 +87,7 @@ def test_a_cell_that_takes_too_long_is_stopped(tmp_path):
 def scheduler_with(tmp_path: Path, *paths: str):
     """The address of a scheduler with one worker process for each entry, which comes first in its search path."""
     with distributed.LocalCluster(
-        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs="CRITICAL"
+        n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs="CRITICAL"
     ) as cluster:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
         command += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]

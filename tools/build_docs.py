@@ -108,7 +108,7 @@ def make_source(source: Path, reports: Mapping[str, Path]) -> None:
 
 
 def system_page(name: str, written: str) -> str:
-    """The page of a system: from its docstring, its options, its counter-instances, its report; then the written page."""
+    """The page of a system: from its docstring, options, counter-instances and report; then the written page."""
     from omegalimit.catalogue import load
     from omegalimit.report import words
 
@@ -129,7 +129,9 @@ def system_page(name: str, written: str) -> str:
     system = cls()
     parts.append("## Options")
     parts.append(table(("option", "default", "what it is"), option_rows(cls)))
-    parts.append("## Counter-instances\n\nIn each one assumption is broken on purpose, and the claims named must not hold.")
+    parts.append(
+        "## Counter-instances\n\nIn each one assumption is broken on purpose, and the claims named must not hold."
+    )
     rows = [
         (f"`{key}`", counter.text, ", ".join(f"`{claim}` ({where})" for claim, where in counter.expected))
         for key, counter in system.counters.items()

@@ -4,7 +4,9 @@ Made from the record alone; nothing is run. What an older record does not hold (
 command) is left out, and said.
 """
 
+import contextlib
 import dataclasses
+import gc
 import re
 import shlex
 from collections import Counter, defaultdict
@@ -72,6 +74,23 @@ def save(record: Record, folder: str | Path) -> Path:
 
 def page(record: Record) -> str:
     """The page of the record, whole: it makes no request and needs no script."""
+    with _without_collector():
+        return _page(record)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Matplotlib makes and keeps objects by the hundred thousand; going through them again and again takes a tenth."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _page(record: Record) -> str:
     about = record.about
     said = words.sentences(about.text) if about else {}
     claims = grouped(record.verdicts, said, prefix="v")

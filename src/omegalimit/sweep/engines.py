@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import secrets
 import tempfile
@@ -31,6 +32,7 @@ other code is compiled, and the verdicts would not be those of a run in its own 
 """
 
 _ALLOWED_DEATHS = 2  # of workers under one cell, before the cell is given up
+_MOST_AT_ONCE = 16  # cells handed to a worker together, where they are quick
 _SLURM = {"queue", "account", "memory", "walltime", "job_extra_directives", "job_script_prologue", "interface"}
 
 
@@ -116,7 +118,7 @@ def dask(
                     threads_per_worker=1,
                     processes=True,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address=":0",
                     silence_logs="CRITICAL",
                     memory_limit=None,
                     local_directory=scratch,
@@ -206,6 +208,10 @@ def _able(client: Any, folder: Path, say: Callable[[str], None], *, patience: fl
     return tuple(good)
 
 
+def _run_cells(batch: tuple[Job, ...]) -> list[Done]:
+    return list(map(run_cell, batch))
+
+
 class OnDask:
     """Dask's workers, each one cell at a time."""
 
@@ -217,52 +223,73 @@ class OnDask:
     def run(self, jobs: Iterable[Job]) -> Iterator[Done | Lost]:
         import distributed
 
-        # With a time limit a job must not wait behind another; else a few wait, so that no worker does.
-        most = self.n_workers * (1 if self._timeout is not None else 4)
-        waiting, running = iter(jobs), {}
+        # With a time limit a job must not wait behind another; else one waits at each worker, so that none is idle.
+        most = self.n_workers * (1 if self._timeout is not None else 2)
+        waiting, alone, running = iter(jobs), [], {}
+        seconds, n_done = 0.0, 0
         tick = min(1.0, (self._timeout or 40.0) / 10)
         try:
             while True:
-                while len(running) < most and (job := next(waiting, None)) is not None:
-                    running[self._submit(job)] = job, time.monotonic()
+                while len(running) < most:
+                    size = self._batch(seconds, n_done)
+                    batch = (alone.pop(),) if alone else tuple(itertools.islice(waiting, size))
+                    if not batch:
+                        break
+                    running[self._submit(batch)] = batch, time.monotonic()
                 if not running:
                     return
                 with contextlib.suppress(TimeoutError):
                     distributed.wait(list(running), timeout=tick, return_when="FIRST_COMPLETED")
                 for future in [f for f in running if f.done()]:
-                    job, _ = running.pop(future)
-                    yield self._result(future, job)
+                    batch, _ = running.pop(future)
+                    for done in self._results(future, batch):
+                        if isinstance(done, Lost) and len(batch) > 1:
+                            alone.append(done.job)  # which of them it was is not known: each by itself
+                            continue
+                        if isinstance(done, Done):
+                            seconds, n_done = seconds + done.seconds, n_done + 1
+                        yield done
                 if self._timeout is not None:
                     late = [f for f, (_, start) in running.items() if time.monotonic() - start > self._timeout]
                     for future in late:
-                        job, _ = running.pop(future)
+                        (job,), _ = running.pop(future)
                         where = self._stop(future)
                         # Those that ran beside it on a restarted worker start anew.
-                        running = {f: (j, time.monotonic()) for f, (j, _) in running.items()}
+                        running = {f: (b, time.monotonic()) for f, (b, _) in running.items()}
                         yield Lost(job=job, kind="too slow", reason=f"stopped after {self._timeout:g} s.", where=where)
         finally:
             for future in running:
                 with contextlib.suppress(Exception):
                     future.cancel()
 
-    def _submit(self, job: Job) -> Any:
-        chosen = {} if self._all_able else {"workers": list(self._workers)}
-        return self._client.submit(run_cell, job, key=f"cell-{job.key}-{secrets.token_hex(4)}", pure=False, **chosen)
+    def _batch(self, seconds: float, n_done: int) -> int:
+        """How many cells go to a worker at once: enough for a quarter of a second, as handing over takes its time."""
+        if self._timeout is not None or n_done < self.n_workers:
+            return 1
+        return max(1, min(_MOST_AT_ONCE, round(0.25 * n_done / max(seconds, 1e-9))))
 
-    def _result(self, future: Any, job: Job) -> Done | Lost:
+    def _submit(self, batch: tuple[Job, ...]) -> Any:
+        chosen = {} if self._all_able else {"workers": list(self._workers)}
+        key = f"cells-{batch[0].key}-{secrets.token_hex(4)}"
+        return self._client.submit(_run_cells, batch, key=key, pure=False, **chosen)
+
+    def _results(self, future: Any, batch: tuple[Job, ...]) -> list[Done | Lost]:
         from distributed.scheduler import KilledWorker
 
         if future.cancelled():
-            return Lost(job=job, kind="worker lost", reason="the connection to its worker was lost.")
-        error = future.exception()
-        if error is None:
+            reason, where = "the connection to its worker was lost.", ""
+        elif (error := future.exception()) is None:
             return future.result()
-        if isinstance(error, KilledWorker):
-            died = f"{_ALLOWED_DEATHS + 1} workers died while they ran it; out of memory, or a crash in compiled code?"
-            return Lost(job=job, kind="worker lost", reason=died, where=str(getattr(error.last_worker, "address", "")))
-        if isinstance(error, ModuleNotFoundError):
-            return Lost(job=job, kind="worker lost", reason=f"its worker cannot import what it needs: {error}.")
-        raise error
+        elif isinstance(error, KilledWorker):
+            reason = (
+                f"{_ALLOWED_DEATHS + 1} workers died while they ran it; out of memory, or a crash in compiled code?"
+            )
+            where = str(getattr(error.last_worker, "address", ""))
+        elif isinstance(error, ModuleNotFoundError):
+            reason, where = f"its worker cannot import what it needs: {error}.", ""
+        else:
+            raise error
+        return [Lost(job=job, kind="worker lost", reason=reason, where=where) for job in batch]
 
     def _stop(self, future: Any) -> str:
         """Give the job up: its worker is restarted, as a thread cannot be stopped. The worker's address."""

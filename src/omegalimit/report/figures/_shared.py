@@ -73,17 +73,20 @@ def panels(
     y: str,
 ) -> Figure | None:
     """One panel for each parametrisation for which `panel` drew something; `None` when there is none."""
-    scratch = Figure().add_subplot()
-    shown = {name: data for name, data in groups.items() if panel(scratch, data)}
-    if not shown:
+    shown = dict(groups)
+    while shown:
+        columns = min(3, len(shown))
+        rows = -(-len(shown) // columns)
+        figure = figure_of(0.6 + 3.5 * columns, 0.6 + 2.9 * rows)
+        axes = figure.subplots(rows, columns, squeeze=False)
+        drawn = [panel(here, data) for here, data in zip(axes.flat, shown.values(), strict=False)]
+        if all(drawn):
+            break
+        shown = {name: data for (name, data), there in zip(shown.items(), drawn, strict=True) if there}
+    else:
         return None
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    figure = figure_of(0.6 + 3.5 * columns, 0.6 + 2.9 * rows)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for index, (name, data) in enumerate(shown.items()):
+    for index, name in enumerate(shown):
         here = axes.flat[index]
-        panel(here, data)
         here.set_title(name)
         here.set_xlabel(x)
         if index % columns == 0:
