@@ -18,3 +18,8 @@ def one_blas_thread() -> Any:
     d = 128 took 10 s instead of 0.2 s), and one thread gives the same digits everywhere.
     """
     return _pools().limit(limits=1, user_api="blas")
+
+
+def pools() -> dict[str, int]:
+    """The number of threads that each numerical library's pool has now, by the library's name."""
+    return {found["prefix"]: found["num_threads"] for found in _pools().info()}

@@ -544,12 +544,12 @@ def versions() -> dict[str, str | None]:
 
 
 def _threads() -> dict[str, Any]:
-    from threadpoolctl import threadpool_info
+    from ._threads import pools
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return {
         "processors": os.cpu_count(),
         "usable": usable,
         "environment": {name: os.environ.get(name) for name in _THREADS},
-        "pools": {pool["prefix"]: pool["num_threads"] for pool in threadpool_info()},
+        "pools": pools(),
     }
