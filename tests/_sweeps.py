@@ -11,7 +11,8 @@ TOY = "_toy:Toy"
 
 def toy_sweep(folder: Path, *, sizes: tuple[float, ...] = (0.5, 2.0), seeds: str = "0:3", **rest: Any) -> Folder:
     """Sizes 0.5 hold, 2.0 fail, 0.95 are inconclusive, and a negative one is refused by the toy."""
-    return run_sweep(TOY, folder=folder, grid={"size": sizes}, seeds=seeds, **({"workers": 1} | rest))
+    rest.setdefault("workers", 1)
+    return run_sweep(TOY, folder=folder, grid={"size": sizes}, seeds=seeds, **rest)
 
 
 def said(folder: Folder) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from omegalimit.report import words
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import build_docs  # noqa: E402 - it lies in tools/
+import build_docs  # noqa: E402  # pyright: ignore[reportMissingImports] - it lies in tools/
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import logging
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import distributed
 import pytest
@@ -86,9 +88,10 @@ def test_a_cell_that_takes_too_long_is_stopped(tmp_path):
 @contextlib.contextmanager
 def scheduler_with(tmp_path: Path, *paths: str):
     """The address of a scheduler with one worker process for each entry, which comes first in its search path."""
-    with distributed.LocalCluster(
-        n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs="CRITICAL"
-    ) as cluster:
+    made: Any = distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs=logging.CRITICAL
+    )
+    with made as cluster:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
         command += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
         workers = [

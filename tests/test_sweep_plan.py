@@ -1,5 +1,6 @@
 """The plan of a sweep: seeds, grid, files, and the address of a cell."""
 
+import dataclasses
 import json
 import math
 
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omegalimit.catalogue import AbstractSystem, Findings
+from omegalimit.catalogue._system import silent
 from omegalimit.sweep.plan import MOST_CELLS, address, make_plan, parse_seeds, read_toml
 
 TOY = "_toy:Toy"
@@ -108,6 +111,25 @@ def test_plans_that_make_no_sense(ask, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared below
         make_plan(TOY, **ask)
     assert str(caught.value) == message
+
+
+def test_a_system_needs_a_seed():
+    with pytest.raises(ValueError, match=r"^test_sweep_plan:Seedless has no field `seed`; give it one, so that a cell"):
+        make_plan(Seedless)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seedless(AbstractSystem):
+    """Nothing is drawn."""
+
+    title = "nothing"
+
+    def check(self, progress=silent):
+        return Findings(verdicts=())
+
+    @property
+    def counters(self):
+        return {}
 
 
 def test_repetitions_are_run_once_and_told():

@@ -149,6 +149,9 @@ def _run(
     folder = Path(asked.get("out") or out)
     with progress.counted(None if options.quiet else sys.stderr) as shown:
 
+        def say(text: str) -> None:
+            complain(text, 0)
+
         def watch(counts: Any, line: Mapping[str, Any] | None) -> None:
             if interrupts:
                 raise KeyboardInterrupt
@@ -167,7 +170,7 @@ def _run(
                 timeout=asked.get("timeout"),
                 retry=options.retry,
                 watch=watch,
-                say=lambda text: complain(text, 0) if not options.quiet else None,
+                say=None if options.quiet else say,
             )
         except OSError as error:
             told = one_line(error)

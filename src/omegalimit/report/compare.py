@@ -86,8 +86,12 @@ def _differences(first: Any, second: Any) -> list[tuple[str, str, str]]:
     one, other = plain(first), plain(second)
     names = dict.fromkeys([*one, *other])
     missing = object()
+
+    def told(side: dict[str, Any], name: str) -> str:
+        return str(side[name]) if name in side else "not there"
+
     return [
-        (name, *("not there" if side.get(name, missing) is missing else str(side[name]) for side in (one, other)))
+        (name, told(one, name), told(other, name))
         for name in names
         if one.get(name, missing) != other.get(name, missing)
     ]

@@ -114,8 +114,8 @@ def _ratios(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[float]]:
     for cell in cells:
         for row in cell.rows:
             measured, bound = row[5], row[6]
-            known = measured is not None and bound is not None and bound != 0
-            found[row[0], row[1], row[2]].append(measured / bound if known else math.nan)
+            ratio = math.nan if measured is None or not bound else measured / bound
+            found[row[0], row[1], row[2]].append(ratio)
     return found
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import itertools
+import logging
 import os
 import secrets
 import tempfile
@@ -119,7 +120,7 @@ def dask(
                     processes=True,
                     host="127.0.0.1",
                     dashboard_address=":0",
-                    silence_logs="CRITICAL",
+                    silence_logs=logging.CRITICAL,
                     memory_limit=None,
                     local_directory=scratch,
                     env={**ONE_THREAD, **_inherited()},
@@ -151,7 +152,7 @@ def _client(address: str) -> Iterator[Any]:
 def slurm(options: Mapping[str, Any], *, scratch: str) -> Any:
     """The SLURM cluster for these options: one process of one thread a job. Raises `ValueError` for others."""
     _need("dask_jobqueue", "slurm")
-    from dask_jobqueue import SLURMCluster
+    from dask_jobqueue.slurm import SLURMCluster
 
     if unknown := sorted(set(options) - _SLURM):
         raise ValueError(f"SLURM has no option {unknown[0]!r} here; there are: {', '.join(sorted(_SLURM))}.")
@@ -225,26 +226,31 @@ class OnDask:
 
         # With a time limit a job must not wait behind another; else one waits at each worker, so that none is idle.
         most = self.n_workers * (1 if self._timeout is not None else 2)
-        waiting, alone, running = iter(jobs), [], {}
+        # Dask blames a worker's death on all that waited there: who is blamed is run again, by itself, at the end.
+        waiting, blamed, running = iter(jobs), [], {}
+        by_itself = False
         seconds, n_done = 0.0, 0
         tick = min(1.0, (self._timeout or 40.0) / 10)
         try:
             while True:
                 while len(running) < most:
-                    size = self._batch(seconds, n_done)
-                    batch = (alone.pop(),) if alone else tuple(itertools.islice(waiting, size))
+                    batch = tuple(itertools.islice(waiting, self._batch(seconds, n_done)))
                     if not batch:
                         break
                     running[self._submit(batch)] = batch, time.monotonic()
                 if not running:
-                    return
+                    if not blamed:
+                        return
+                    by_itself = True
+                    batch = (blamed.pop(0),)
+                    running[self._submit(batch)] = batch, time.monotonic()
                 with contextlib.suppress(TimeoutError):
                     distributed.wait(list(running), timeout=tick, return_when="FIRST_COMPLETED")
                 for future in [f for f in running if f.done()]:
                     batch, _ = running.pop(future)
                     for done in self._results(future, batch):
-                        if isinstance(done, Lost) and len(batch) > 1:
-                            alone.append(done.job)  # which of them it was is not known: each by itself
+                        if isinstance(done, Lost) and not by_itself:
+                            blamed.append(done.job)
                             continue
                         if isinstance(done, Done):
                             seconds, n_done = seconds + done.seconds, n_done + 1

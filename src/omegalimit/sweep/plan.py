@@ -158,7 +158,7 @@ def make_plan(
     name, cls = resolve(system)
     options, grid, notes = dict(options or {}), dict(grid or {}), []
     assert dataclasses.is_dataclass(cls)
-    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(cls)}
     for field in (*grid, *options):
         if field not in defaults:
             near = difflib.get_close_matches(field, defaults, 1)
@@ -180,7 +180,9 @@ def make_plan(
         if seeds is not None:
             raise ValueError("`seed` is among the options, and seeds are given too; leave one of them.")
         seeds = (options.pop("seed"),)
-    chosen = parse_seeds(defaults["seed"] if seeds is None else seeds)
+    if "seed" not in defaults:
+        raise ValueError(f"{name} has no field `seed`; give it one, so that a cell can be run again.")
+    chosen = parse_seeds(seeds if seeds is not None else defaults["seed"])
     chosen = tuple(_once("seeds", chosen, notes))
     n = len(chosen)
     for values in grid.values():
