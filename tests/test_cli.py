@@ -251,7 +251,7 @@ def test_a_result_is_printed_even_when_its_record_cannot_be_written(capsys, tmp_
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("omegalimit.record._write_arrays", full)
+    monkeypatch.setattr("omegalimit.record.write_arrays", full)
     status, out, err = run(capsys, "run", "toy", "--quiet", "--json", "--out", str(tmp_path / "runs"))
     assert status == 2
     assert [v["outcome"] for v in json.loads(out)["verdicts"]] == ["holds"]

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "solvers": {"limits", "certificate"},
     "rigorous": {"limits", "certificate", "models"},
     "proof": {"limits", "rigorous"},
-    "record": {"trajectory", "certificate", "claims"},
+    "_stored": NOBODY,
+    "record": {"trajectory", "certificate", "claims", "_stored"},
     "catalogue": BEFORE_THE_CATALOGUE | {"diagnose"},
     "diagnose": {"trajectory", "limits", "solvers", "certificate", "claims"},
     # An estimator whose method is the dynamics runs a flow; it judges nothing.

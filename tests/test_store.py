@@ -214,7 +214,7 @@ def test_clopper_pearson_is_scipys():
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says(tmp_path):
     """By simulation, for odd and even n; and it is not wider than one rank more than needed."""
-    from omegalimit.store import _median_interval
+    from omegalimit.store.summary import _median_interval
 
     rng = np.random.default_rng(0)
     assert _median_interval(np.arange(5.0)) == (-math.inf, math.inf)  # 2/2^5 > 5%: no interval exists

@@ -174,7 +174,7 @@ def test_two_sweeps_do_not_write_in_one_folder(tmp_path):
 
 
 def test_a_full_disk_stops_the_sweep_and_keeps_the_rest(tmp_path, monkeypatch):
-    whole = record._write_arrays
+    whole = record.write_arrays
     calls = []
 
     def full(*args):
@@ -183,7 +183,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_the_rest(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return whole(*args)
 
-    monkeypatch.setattr(record, "_write_arrays", full)
+    monkeypatch.setattr(record, "write_arrays", full)
     with pytest.raises(OSError, match="No space left on device"):
         toy_sweep(tmp_path)
     folder = open_folder(tmp_path)

@@ -147,7 +147,7 @@ def test_a_full_disk(capsys, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("omegalimit.record._write_arrays", full)
+    monkeypatch.setattr("omegalimit.record.write_arrays", full)
     status, out, err = swept(capsys, "--quiet", "--out", "s")
     assert (status, out) == (2, "")
     assert err == (
@@ -244,3 +244,14 @@ def test_damaged_records_are_named_and_the_rest_shown(capsys):
     assert "page: s/sweep.html" in out
     (Path("s") / "sweep.json").write_text("{")
     assert run(capsys, "list", "s")[2].startswith("omegalimit: error: 's': `sweep.json` is damaged or cut short: ")
+
+
+def test_the_counts_in_words():
+    from omegalimit.report.progress import counts_text
+    from omegalimit.sweep import Counts
+
+    counts = Counts(9)
+    assert counts_text(counts) == "0 of 9 cells"
+    counts.n_ran, counts.n_there, counts.n_failed = 2, 3, 1
+    counts.outcomes.update(holds=4, inconclusive=1)
+    assert counts_text(counts) == "5 of 9 cells, 1 failed; verdicts: 4 hold, 1 inconclusive"

@@ -117,6 +117,8 @@ def system_page(name: str, written: str) -> str:
     sentences = words.sentences(text)
     parts = [f"# {cls.title[0].upper()}{cls.title[1:]}", f"```sh\nomegalimit run {name}\n```"]
     for block in words.blocks(text):
+        if block.parts[0].casefold() == cls.title.casefold():
+            continue  # the heading says it
         if block.kind == "bullets" and any(part.startswith("`") for part in block.parts):
             rows = [(f"`{claim}`", sentence) for claim, sentence in sentences.items()]
             parts.append(table(("claim", "what is claimed"), rows))

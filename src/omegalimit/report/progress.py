@@ -93,8 +93,9 @@ def counts_text(counts: CellCounts) -> str:
     """The counts in words; what is zero is left out but for the cells done."""
     parts = [f"{counts.n_there + counts.n_ran} of {counts.n_cells} cells"]
     parts += [f"{counts.n_failed} failed"] if counts.n_failed else []
-    parts += [f"claims {words}: {n}" for words, n in counts.outcomes.items() if n]
-    return ", ".join(parts)
+    words = {"holds": "hold", "fails": "fail", "inconclusive": "inconclusive"}
+    said = [f"{n} {words[outcome]}" for outcome, n in counts.outcomes.items() if n]
+    return ", ".join(parts) + (f"; verdicts: {', '.join(said)}" if said else "")
 
 
 def failure_text(line: Mapping[str, Any]) -> str:

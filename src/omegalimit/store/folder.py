@@ -7,163 +7,30 @@ files: a line is believed only while its record has the size and the time of cha
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _html
-from .claims import Assumption, Kind, Outcome, Verdict
-from .record import PARTIAL, Record, plain, read
+from .. import _html
+from ..record import plain, read
+from .cells import SCHEMA, Cell, Failure, cell_from_json, cell_of, cell_to_json, read_failures, replace
+from .summary import ClaimSummary, summary_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-SCHEMA = 1
-"""The version of the layout of `sweep.json` and of the failures."""
-
 NO_VERDICT, NOT_RUN = "no verdict", "not run"
 """What stands in the table in place of an outcome: the cell failed; the cell of the plan was not run."""
 
-_CELL_FIELDS = ("key", "system", "settings", "seed", "cpu_seconds", "wall_seconds", "started", "versions", "command")
-ROW = (
-    *("claim", "parametrisation", "loss", "kind", "outcome", "measured", "bound", "slack", "unit"),
-    *("undecided", "outside_theorem", "assumptions", "conditions"),
-)
-"""What stands in a row of the index: a verdict without its details; numbers that are not finite are `None`."""
 _COLUMNS = (
     *("claim", "parametrisation", "loss", "kind", "outcome", "measured", "bound", "slack", "unit"),
     *("outside_theorem", "undecided", "reason", "cpu_seconds", "wall_seconds", "record"),
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One record of a folder, without its arrays and details.
-
-    `key`: its folder's name; `rows`: the verdicts as the index keeps them, in the order of `ROW`; `verdicts`: the same
-    as objects, judged again, without `details`. The other fields are those of `Record`.
-    """
-
-    key: str
-    path: Path
-    system: str
-    settings: Mapping[str, Any]
-    seed: int | None
-    rows: Sequence[Sequence[Any]] = dataclasses.field(repr=False)
-    cpu_seconds: float | None
-    wall_seconds: float | None
-    started: str
-    versions: Mapping[str, str | None]
-    command: tuple[str, ...] | None = None
-
-    @functools.cached_property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        return tuple(map(_verdict_of_row, self.rows))
-
-    def open(self) -> Record:
-        """The whole record, with its arrays."""
-        return read(self.path)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A cell that gave no verdict, and why.
-
-    - `kind`: "raised" (the check raised an error), "worker lost", or "too slow".
-    - `error`, `message`, `traceback`: the error's class, what it said, and where it was raised.
-    - `where`: the worker; `started`: UTC; `wall_seconds`: how long it ran.
-    """
-
-    key: str
-    system: str
-    settings: Mapping[str, Any]
-    seed: int | None
-    kind: str
-    error: str
-    message: str
-    traceback: str
-    where: str
-    started: str
-    wall_seconds: float | None
-    versions: Mapping[str, str | None]
-    command: tuple[str, ...] | None = None
-
-    @property
-    def reason(self) -> str:
-        """One line: what happened."""
-        said = " ".join(self.message.split())
-        return f"{self.error}: {said}" if said else self.error
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClaimSummary:
-    """One claim over all cells of a folder.
-
-    - `n_holds`, `n_fails`, `n_inconclusive`: cells by outcome; `n_no_verdict`: cells of the same system that failed
-      or have no verdict on this claim.
-    - `interval`: 95% Clopper-Pearson, for the share that holds among those that are decided.
-    - `envelope`: the share if every cell without a decision failed, and if every one held.
-    - `measured`, `ratio`: quartiles (25, 50, 75%) of *measured* and of *measured / bound* where finite.
-    - `median_interval`: for the median of *measured*, from order statistics, at least 95%.
-    """
-
-    system: str
-    claim: str
-    parametrisation: str
-    loss: str
-    kind: Kind
-    unit: str
-    n_holds: int
-    n_fails: int
-    n_inconclusive: int
-    n_no_verdict: int
-    measured: tuple[float, float, float]
-    ratio: tuple[float, float, float]
-    median_interval: tuple[float, float]
-
-    @property
-    def n(self) -> int:
-        return self.n_holds + self.n_fails + self.n_inconclusive + self.n_no_verdict
-
-    @property
-    def n_decided(self) -> int:
-        return self.n_holds + self.n_fails
-
-    @property
-    def share_holds(self) -> float:
-        """The share that holds among the decided; NaN when none is."""
-        return self.n_holds / self.n_decided if self.n_decided else math.nan
-
-    @functools.cached_property
-    def interval(self) -> tuple[float, float]:
-        return clopper_pearson(self.n_holds, self.n_decided)
-
-    @property
-    def envelope(self) -> tuple[float, float]:
-        return self.n_holds / self.n, (self.n - self.n_fails) / self.n
-
-
-def clopper_pearson(n_yes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval for a share of which `n_yes` of `n` were seen; (0, 1) when nothing was.
-
-    Source: Clopper and Pearson, Biometrika 26 (1934).
-
-    >>> [round(end, 4) for end in clopper_pearson(10, 10)]
-    [0.6915, 1.0]
-    """
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    low = 0.0 if n_yes == 0 else float(betaincinv(n_yes, n - n_yes + 1, tail))
-    high = 1.0 if n_yes == n else float(betaincinv(n_yes + 1, n - n_yes, 1 - tail))
-    return low, high
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,7 +77,7 @@ class Folder:
                 groups.setdefault((cell.system, row[0], row[1], row[2]), []).append(row)
         for failure in self.failures:
             n_system[failure.system] += 1
-        return tuple(_summary(*key, rows, n_system[key[0]]) for key, rows in groups.items())
+        return tuple(summary_of(*key, rows, n_system[key[0]]) for key, rows in groups.items())
 
     def table(self) -> "pd.DataFrame":
         """One row for each cell and verdict; a failed cell, and one that was not run, is one row.
@@ -257,9 +124,9 @@ class Folder:
         import importlib.util
 
         frame = self.table()
-        written = [_replace(self.path / "table.csv", lambda path: frame.to_csv(path, index=False))]
+        written = [replace(self.path / "table.csv", lambda path: frame.to_csv(path, index=False))]
         if importlib.util.find_spec("pyarrow") is not None:
-            written.append(_replace(self.path / "table.parquet", lambda path: frame.to_parquet(path, index=False)))
+            written.append(replace(self.path / "table.parquet", lambda path: frame.to_parquet(path, index=False)))
         return tuple(written)
 
     def dataset(self, group: str | None = None) -> "xr.Dataset":
@@ -392,43 +259,11 @@ def read_plan(path: Path) -> dict[str, Any] | None:
     return plan
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write a text file whole or not at all, and onto the disk. Raises `OSError` when the disk refuses."""
-
-    def put(place: Path) -> None:
-        with place.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-    return _replace(path, put)
-
-
-def write_failure(folder: Path, failure: Failure) -> Path:
-    """Write the failure into `folder`/failures, over an earlier one of the same cell."""
-    place = folder / "failures"
-    place.mkdir(parents=True, exist_ok=True)
-    document = {"schema": SCHEMA, **plain(failure)}
-    return write_text(place / f"{failure.key}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-
-
-def read_failure(path: Path) -> Failure:
-    """Read one failure. Raises `ValueError` when the file is damaged."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
-            raise ValueError("it is of another version, or omegalimit did not write it")
-        command = document.pop("command", None)
-        return Failure(**document, command=None if command is None else tuple(command))
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"the failure in {path.name!r} cannot be read: {error}") from None
-
-
 def index_line(path: Path) -> dict[str, Any]:
     """The line of the index for the record at `path`: its cell, and the size and time of change of `record.json`."""
     before = _stamp(path / "record.json")
-    cell = _cell_of(read(path, arrays=False))
-    return {**_cell_to_json(cell), "stamp": before}
+    cell = cell_of(read(path, arrays=False))
+    return {**cell_to_json(cell), "stamp": before}
 
 
 def append_index(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -468,12 +303,12 @@ def _read_cells(path: Path, inside: Path, damaged: dict[str, str]) -> dict[str, 
             line = indexed.get(name)
             if line is not None and line.get("stamp") == stamp:
                 try:
-                    cells[name] = _cell_from_json(line, name, place)
+                    cells[name] = cell_from_json(line, name, place)
                     continue
                 except (ValueError, KeyError, TypeError):
                     pass  # a damaged line: the record itself is read
             learned.append(index_line(place))
-            cells[name] = _cell_from_json(learned[-1], name, place)
+            cells[name] = cell_from_json(learned[-1], name, place)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             damaged[name] = str(error)
     if inside != path and learned:
@@ -497,140 +332,11 @@ def _read_index(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_failures(folder: Path, damaged: dict[str, str] | None = None) -> dict[str, Failure]:
-    """The failures of a sweep's folder by key; those that cannot be read go to `damaged`, with the reason."""
-    damaged = {} if damaged is None else damaged
-    inside, found = folder / "failures", {}
-    for file in sorted(inside.glob("*.json")) if inside.is_dir() else ():
-        if file.name.startswith("."):
-            continue
-        try:
-            failure = read_failure(file)
-            found[failure.key] = failure
-        except ValueError as error:
-            damaged[file.name] = str(error)
-    return found
-
-
 def _stamp(file: Path) -> list[int]:
     found = file.stat()
     return [found.st_size, found.st_mtime_ns]
 
 
-def _cell_of(record: Record) -> Cell:
-    fields = {name: getattr(record, name) for name in _CELL_FIELDS if name != "key"}
-    return Cell(key=record.path.name, path=record.path, rows=tuple(map(_row_of, record.verdicts)), **fields)
-
-
-def _row_of(v: Verdict) -> list[Any]:
-    parts = [[plain(list(dataclasses.astuple(a))) for a in part] for part in (v.assumptions, v.conditions)]
-    return [
-        *(v.claim, v.parametrisation, v.loss, v.kind.value, v.outcome.value),
-        *(plain(v.measured), plain(v.bound), plain(v.slack), v.unit, v.undecided, v.outside_theorem, *parts),
-    ]
-
-
-def _verdict_of_row(row: Sequence[Any]) -> Verdict:
-    claim, where, loss, kind, outcome, measured, bound, slack, unit, undecided, _, *parts = row
-    assumptions, conditions = (tuple(Assumption(name=n, holds=h, measured=m) for n, h, m in part) for part in parts)
-    verdict = Verdict(
-        claim=claim,
-        parametrisation=where,
-        loss=loss,
-        kind=Kind(kind),
-        measured=math.nan if measured is None else measured,
-        bound=math.nan if bound is None else bound,
-        slack=math.inf if slack is None else slack,
-        unit=unit,
-        undecided=undecided,
-        assumptions=assumptions,
-        conditions=conditions,
-    )
-    if verdict.outcome.value != outcome:
-        raise ValueError(f"the verdict on {claim!r} is kept as {outcome!r}, but its numbers say {verdict.outcome!r}")
-    return verdict
-
-
-def _cell_to_json(cell: Cell) -> dict[str, Any]:
-    return {**{name: plain(getattr(cell, name)) for name in _CELL_FIELDS}, "rows": cell.rows}
-
-
-def _cell_from_json(line: Mapping[str, Any], key: str, path: Path) -> Cell:
-    rows, command = line["rows"], line["command"]
-    if any(len(row) != len(ROW) for row in rows):
-        raise ValueError("its line in the index is damaged")
-    fields = {name: line[name] for name in _CELL_FIELDS if name not in ("key", "command")}
-    return Cell(key=key, path=path, rows=rows, command=None if command is None else tuple(command), **fields)
-
-
-def _summary(system: str, claim: str, where: str, loss: str, rows: Sequence[Sequence[Any]], n: int) -> ClaimSummary:
-    import numpy as np
-
-    outcomes = [row[4] for row in rows]
-    measured, bound = (np.array([row[k] for row in rows], dtype=np.float64) for k in (5, 6))  # `None` becomes NaN
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = measured / bound
-    return ClaimSummary(
-        system=system,
-        claim=claim,
-        parametrisation=where,
-        loss=loss,
-        kind=Kind(rows[0][3]),
-        unit=rows[0][8],
-        n_holds=outcomes.count(Outcome.HOLDS.value),
-        n_fails=outcomes.count(Outcome.FAILS.value),
-        n_inconclusive=outcomes.count(Outcome.INCONCLUSIVE.value),
-        n_no_verdict=max(0, n - len(rows)),
-        measured=_quartiles(measured),
-        ratio=_quartiles(ratio),
-        median_interval=_median_interval(measured[np.isfinite(measured)]),
-    )
-
-
-def _quartiles(values: Any) -> tuple[float, float, float]:
-    import numpy as np
-
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return math.nan, math.nan, math.nan
-    low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
-    return float(low), float(middle), float(high)
-
-
-def _median_interval(values: Any) -> tuple[float, float]:
-    """The order statistics between which the median lies with probability 95% at least; infinite when too few.
-
-    The number of values below the median is binomial (n, 1/2), whatever the distribution.
-    """
-    import numpy as np
-
-    n, ordered = len(values), np.sort(values)
-    below = math.ldexp(1.0, -n) if n < 1000 else 0.0
-    if n >= 1000:  # the binomial's normal limit, a rank farther out
-        k = math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
-    else:
-        k, term = 0, below
-        while below <= 0.025 and k < n:  # `below` = P(fewer than k + 1 of them lie under the median)
-            k += 1
-            term *= (n - k + 1) / k
-            below += term
-    if k < 1:
-        return -math.inf, math.inf
-    return float(ordered[k - 1]), float(ordered[n - k])
-
-
 def _cell_value(value: Any) -> Any:
     """A setting as one value of a table: numbers, truth and text as they are, anything else as JSON text."""
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(plain(value))
-
-
-def _replace(path: Path, put: Any) -> Path:
-    """Have `put` write a file beside `path` and put it into its place."""
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
-    try:
-        put(partial)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    return path
