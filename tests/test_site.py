@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from omegalimit.catalogue import SYSTEMS, load
+from omegalimit.claims import Kind
 from omegalimit.report import words
 
 ROOT = Path(__file__).parents[1]
@@ -21,10 +22,16 @@ def test_the_page_of_a_system_is_its_docstring(name):
     sentences = words.sentences(str(cls.__doc__ and build_docs.inspect.getdoc(cls)))
     assert sentences
     for claim, sentence in sentences.items():
-        assert f"| `{claim}` | {' '.join(sentence.replace('|', chr(92) + '|').split())} |" in page
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{claim}` |"))
+        assert row.endswith(f" | {' '.join(sentence.replace('|', chr(92) + '|').split())} |")
+        assert any(kind.value in row for kind in Kind), f"{claim} has no kind"
     for field in build_docs.dataclasses.fields(cls):
         row = next(line for line in page.splitlines() if line.startswith(f"| `--{field.name.replace('_', '-')}` |"))
-        assert row.split("|")[-2].strip(), f"{field.name} has no text"
+        # Its own text, and no other field's: what stands right under it in the source.
+        source = build_docs.inspect.getsource(cls)
+        own = source.partition(f"\n    {field.name}: ")[2].partition('"""')[2].partition('"""')[0]
+        assert own.strip()
+        assert " ".join(own.replace("|", chr(92) + "|").split()) in row
     for counter in cls().counters:
         assert f"| `{counter}` |" in page
     assert f'<iframe src="reports/{name}.html" title="Report of the default run of {name}"' in page
@@ -57,6 +64,19 @@ def site(folder: Path, body: str) -> tuple[list[str], set[str]]:
             "<img src='https://example.org/a.png'>",
             "index.html asks for https://example.org/a.png: the site must ask nothing from outside.",
         ),
+        ("<a href='http://[bad'>x</a>", "index.html: http://[bad is no address: Invalid IPv6 URL."),
+        *(
+            (body, "index.html asks for https://example.org/a: the site must ask nothing from outside.")
+            for body in (
+                "<img src='sub/b.html' srcset='sub/b.html 1x, https://example.org/a 2x'>",
+                "<video poster='https://example.org/a'></video>",
+                "<object data='https://example.org/a'></object>",
+                "<svg><image href='https://example.org/a'/></svg>",
+                "<p style='background: url(https://example.org/a)'>x</p>",
+                "<style>@import 'https://example.org/a';</style>",
+                '<style>p { background: url("https://example.org/a") }</style>',
+            )
+        ),
         (
             "<script src='//example.org/a.js'></script>",
             "index.html asks for //example.org/a.js: the site must ask nothing from outside.",
@@ -71,3 +91,14 @@ def test_the_checker_sees_what_is_broken(tmp_path, body, fault):
 def test_the_checker_passes_what_is_whole(tmp_path):
     body = "<a href='sub/b.html#here'>x</a><a href='#top'>y</a><a href='https://example.org/'>z</a>"
     assert site(tmp_path, body) == ([], {"https://example.org/"})
+
+
+def test_a_claims_brackets_are_its_kind_and_where():
+    bullets = ["`a` (kq), `b` (f(x), merged) (rate): both fall.", "`c`, `d` (equality; `u^2`): the same: `a` too."]
+    said = {"a": "both fall.", "b": "both fall.", "c": "the same: `a` too.", "d": "the same: `a` too."}
+    assert build_docs.claim_rows(bullets, said) == [
+        ("`a`", "rate; kq", "both fall."),
+        ("`b`", "rate; f(x), merged", "both fall."),
+        ("`c`", "equality; `u^2`", "the same: `a` too."),
+        ("`d`", "equality; `u^2`", "the same: `a` too."),
+    ]

@@ -10,6 +10,7 @@ Ends with status 1, and says why, on a broken link, a missing report, a request 
 """
 
 import argparse
+import ast
 import dataclasses
 import html.parser
 import importlib.metadata
@@ -18,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import typing
 import urllib.parse
 from collections.abc import Iterable, Mapping
@@ -61,14 +63,18 @@ def configuration(text: str, names: Iterable[str]) -> str:
 
 
 def make_reports(names: Iterable[str], folder: Path) -> dict[str, Path]:
-    """The report of each system's default run, made where there is none of this version."""
+    """The page of each system's default run, which is run where there is no record of this version.
+
+    Every page is made again from its record: a record kept from before has the page of the code of then.
+    """
     from omegalimit.record import read
+    from omegalimit.report.page import save
 
     version, found = importlib.metadata.version("omegalimit"), {}
     for path in sorted(folder.glob("*/record.json")):
         record = read(path.parent, arrays=False)
         if record.command == ("run", record.system) and record.versions["omegalimit"] == version:
-            found[record.system] = path.parent / "report.html"
+            found[record.system] = path.parent
     missing = [name for name in names if name not in found]
 
     def run(name: str) -> Path:
@@ -77,14 +83,11 @@ def make_reports(names: Iterable[str], folder: Path) -> dict[str, Path]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1, 3):
             raise SystemExit(f"build_docs: {name} gave no report: {done.stderr}")
-        return Path(done.stdout.splitlines()[-1].removeprefix("record: ")) / "report.html"
+        return Path(done.stdout.splitlines()[-1].removeprefix("record: "))
 
     with ThreadPoolExecutor(2) as pool:
         found |= dict(zip(missing, pool.map(run, missing), strict=True))
-    for name in names:
-        if not found[name].exists():
-            raise SystemExit(f"build_docs: {name} has no page in its record: {found[name]}")
-    return {name: found[name] for name in names}
+    return {name: save(read(found[name]), found[name]) for name in names}
 
 
 def make_source(source: Path, reports: Mapping[str, Path]) -> None:
@@ -120,8 +123,8 @@ def system_page(name: str, written: str) -> str:
         if block.parts[0].casefold() == cls.title.casefold():
             continue  # the heading says it
         if block.kind == "bullets" and any(part.startswith("`") for part in block.parts):
-            rows = [(f"`{claim}`", sentence) for claim, sentence in sentences.items()]
-            parts.append(table(("claim", "what is claimed"), rows))
+            rows = claim_rows(block.parts, sentences)
+            parts.append(table(("claim", "kind and where", "what is claimed"), rows))
         elif block.kind == "bullets":
             parts.append("\n".join(f"- {part}" for part in block.parts))
         elif block.kind == "formula":
@@ -151,17 +154,45 @@ def system_page(name: str, written: str) -> str:
 def option_rows(cls: type) -> list[tuple[str, str, str]]:
     """Each field as an option, with its default, and the text that stands under it in the source."""
     assert dataclasses.is_dataclass(cls)
-    source = inspect.getsource(cls)
+    told = texts_under_fields(cls)
     hints = typing.get_type_hints(cls)
     rows = []
     for field in dataclasses.fields(cls):
-        found = re.search(rf'^    {field.name}: .*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
-        said = " ".join(found[1].split()) if found else ""
+        said = told.get(field.name, "")
         choices = typing.get_args(hints[field.name])
         if typing.get_origin(hints[field.name]) is typing.Literal:
             said += f" One of: {', '.join(map(str, choices))}."
         default = "" if field.default is None else f"`{field.default}`"
         rows.append((f"`--{field.name.replace('_', '-')}`", default, said))
+    return rows
+
+
+def texts_under_fields(cls: type) -> dict[str, str]:
+    """The string that stands right under each field in the source of the class, on one line."""
+    (defined,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(defined, ast.ClassDef)
+    told = {}
+    for line, below in zip(defined.body, defined.body[1:], strict=False):
+        match line, below:
+            case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(text))):
+                told[field] = " ".join(text.split())
+    return told
+
+
+def claim_rows(bullets: Iterable[str], sentences: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Each claim of a list of claims, with what stands in brackets after it or, at the end, after all of the bullet."""
+    rows = []
+    for bullet in bullets:
+        names = [
+            name for name in re.findall(r"`([A-Za-z0-9_-]+)`", bullet) if bullet.endswith(sentences.get(name, "-"))
+        ]
+        head = bullet.removesuffix(sentences[names[0]]).rstrip(": ") if names else ""
+        last = re.search(r"\(((?:[^()]|\([^()]*\))*)\)$", head)
+        for name in names:
+            # `a` (where), `b` (where) (kind): the last bracket is all names' own.
+            own = re.search(rf"`{name}` \(((?:[^()]|\([^()]*\))*)\)", head)
+            said = [found[1] for found in (last, own) if found]
+            rows.append((f"`{name}`", "; ".join(dict.fromkeys(said)), sentences[name]))
     return rows
 
 
@@ -183,6 +214,7 @@ class Reader(html.parser.HTMLParser):
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.assets: list[str] = []
+        self.in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -191,8 +223,20 @@ class Reader(html.parser.HTMLParser):
             self.links.append(given["href"])
         elif tag == "link" and given.get("rel") not in ("canonical", "prev", "next"):
             self.assets.append(given.get("href", ""))
-        elif "src" in given:
-            self.assets.append(given["src"])
+        for name in ("src", "poster", "data") + (("href", "xlink:href") if tag in ("image", "use") else ()):
+            if name in given and (name != "data" or tag == "object"):
+                self.assets.append(given[name])
+        self.assets += [part.split()[0] for part in given.get("srcset", "").split(",") if part.split()]
+        self.styled(given.get("style", ""))
+        self.in_style = tag == "style"
+
+    def handle_data(self, data: str) -> None:
+        if self.in_style:
+            self.styled(data)
+
+    def styled(self, text: str) -> None:
+        """What a style sheet asks for from outside."""
+        self.assets += re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s;]+)""", text)
 
 
 def check_links(site: Path) -> tuple[list[str], set[str]]:
@@ -205,11 +249,15 @@ def check_links(site: Path) -> tuple[list[str], set[str]]:
     for file, reader in pages.items():
         here = file.relative_to(site.resolve())
         for asset in reader.assets:
-            if urllib.parse.urlsplit(asset).scheme in ("http", "https") or asset.startswith("//"):
+            if re.match(r"(https?:)?//", asset, re.IGNORECASE):
                 faults.append(f"{here} asks for {asset}: the site must ask nothing from outside.")
         for link in [*reader.links, *reader.assets]:
-            parts = urllib.parse.urlsplit(link)
-            if parts.scheme in ("http", "https", "mailto"):
+            try:
+                parts = urllib.parse.urlsplit(link)
+            except ValueError as error:
+                faults.append(f"{here}: {link} is no address: {error}.")
+                continue
+            if parts.scheme in ("http", "https", "mailto") or link.startswith("//"):
                 external.add(link)
                 continue
             if parts.scheme or here.name == "404.html":
