@@ -85,6 +85,12 @@ def test_a_cell_that_takes_too_long_is_stopped(tmp_path):
     assert [(f.kind, f.message) for f in folder.failures] == [("too slow", "stopped after 3 s.")] * 2
 
 
+def worker_of(address: str, tmp_path: Path, path: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
+    command += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL)
+
+
 @contextlib.contextmanager
 def scheduler_with(tmp_path: Path, *paths: str):
     """The address of a scheduler with one worker process for each entry, which comes first in its search path."""
@@ -92,12 +98,7 @@ def scheduler_with(tmp_path: Path, *paths: str):
         n_workers=0, host="127.0.0.1", dashboard_address=":0", silence_logs=logging.CRITICAL
     )
     with made as cluster:
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
-        command += ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
-        workers = [
-            subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL)
-            for path in paths
-        ]
+        workers = [worker_of(cluster.scheduler_address, tmp_path, path) for path in paths]
         try:
             with distributed.Client(cluster.scheduler_address) as client:
                 client.wait_for_workers(len(paths), timeout=60)
@@ -198,3 +199,93 @@ def test_nothing_is_left_running(tmp_path):
     found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "spawn_main"], capture_output=True, check=False)
     assert found.stdout == b""
     assert not [t for t in threading.enumerate() if "worker" in t.name.lower()]
+
+
+def test_workers_that_come_later_join_and_those_without_the_package_do_not(tmp_path):
+    """As the jobs of SLURM do: the first worker is waited for, the others start when they start."""
+    told: list[str] = []
+    late: list[subprocess.Popen] = []
+    busy: set[str] = set()
+    with scheduler_with(tmp_path, str(TESTS)) as address, distributed.Client(address) as seen:
+
+        def come(counts, line):
+            at_work: Any = seen.processing()
+            busy.update(worker for worker, keys in at_work.items() if keys)
+            if counts.n_ran == 2 and not late:
+                for path in (f"{without_the_package(tmp_path)}:{TESTS}", str(TESTS)):
+                    late.append(worker_of(address, tmp_path, path))
+                seen.wait_for_workers(3, timeout=60)
+
+        ask = {"seeds": "0:15", "workers": None, "scheduler": address, "options": {"seconds": 0.3}}
+        try:
+            folder = toy_sweep(tmp_path / "s", watch=come, say=told.append, **ask)
+            (lacking,) = [text for text in told if "has no omegalimit" in text]
+            able = [worker for worker in seen.scheduler_info(n_workers=-1)["workers"] if worker not in lacking]
+        finally:
+            for worker in late:
+                worker.kill()
+                worker.wait()
+    assert (len(folder.cells), folder.failures, folder.missing) == (30, (), ())
+    assert len(able) == 2
+    assert busy >= set(able)
+
+
+def test_a_scheduler_that_goes_is_told_and_what_was_finished_is_kept(tmp_path):
+    made: Any = distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    )
+    with made as cluster:
+
+        def close(counts, line):
+            if counts.n_ran == 3:
+                cluster.close()
+
+        ask = {"seeds": "0:20", "workers": None, "scheduler": cluster.scheduler_address, "options": {"seconds": 0.1}}
+        with pytest.raises(ConnectionError, match=r"^the connection to the Dask scheduler was lost"):
+            toy_sweep(tmp_path / "s", watch=close, **ask)
+    kept = open_folder(tmp_path / "s")
+    assert len(kept.cells) >= 3
+    assert kept.failures == ()
+    assert len(kept.cells) + len(kept.missing) == 40
+
+
+def test_a_worker_that_cannot_be_restarted_is_not_used_with_a_time_limit(tmp_path):
+    with (
+        scheduler_with(tmp_path, str(TESTS)) as address,
+        pytest.raises(ValueError, match=r"could not be restarted to stop a cell in time: start it without --no-nanny"),
+    ):
+        toy_sweep(tmp_path / "s", workers=None, scheduler=address, timeout=5.0)
+
+
+def test_a_script_that_sweeps_as_it_is_imported_is_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import omegalimit as ol\nol.run_sweep('_toy:Toy', folder='s', seeds='0:4', workers=2)\n")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ValueError: the worker processes did not start: Nanny failed to start. A script that sweeps must do so under "
+        '`if __name__ == "__main__":`, as each worker imports it; or give `workers=1`.'
+    )
+
+
+def test_a_sweep_whose_workers_are_gone_ends_and_keeps_what_was_finished(tmp_path, monkeypatch):
+    """The only worker of a scheduler goes after a cell, and none comes: not a wait without end."""
+    monkeypatch.setattr("omegalimit.sweep.engines._PATIENCE", 2.0)
+    with scheduler_with(tmp_path, str(TESTS)) as address:
+
+        def stop(counts, line):
+            if line is not None:
+                with distributed.Client(address) as client:
+                    pids: Any = client.run(os.getpid)
+                for pid in pids.values():
+                    os.kill(pid, signal.SIGKILL)
+
+        with pytest.raises(ConnectionError, match=r"^no worker has been there for 2 s$"):
+            toy_sweep(tmp_path / "s", workers=None, scheduler=address, watch=stop, options={"seconds": 0.3})
+    found = open_folder(tmp_path / "s")
+    assert len(found.cells) >= 1
+    assert found.missing

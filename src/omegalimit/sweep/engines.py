@@ -6,18 +6,18 @@ back, in the order of finishing, and a `Lost` for one that did not: its worker d
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import importlib.util
-import itertools
 import logging
 import os
 import secrets
 import tempfile
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ._crew import Crew, probe
 from .cell import Done, Job, run_cell
 
 ONE_THREAD = {
@@ -32,8 +32,10 @@ ONE_THREAD = {
 other code is compiled, and the verdicts would not be those of a run in its own process, to the last bit.
 """
 
+_PATIENCE = 180.0  # seconds without any worker, after which a sweep ends; what was finished is kept
 _ALLOWED_DEATHS = 2  # of workers under one cell, before the cell is given up
 _MOST_AT_ONCE = 16  # cells handed to a worker together, where they are quick
+_A_WHILE = 0.25  # seconds after which a worker gives back what it was handed and has not begun
 _SLURM = {"queue", "account", "memory", "walltime", "job_extra_directives", "job_script_prologue", "interface"}
 
 
@@ -113,23 +115,41 @@ def dask(
             say(f"waiting for the first of {workers or 1} SLURM jobs.")
             words = "on SLURM"
         else:
-            local = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=workers or os.cpu_count() or 1,
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address=":0",
-                    silence_logs=logging.CRITICAL,
-                    memory_limit=None,
-                    local_directory=scratch,
-                    env={**ONE_THREAD, **_inherited()},
-                )
-            )
-            client = stack.enter_context(distributed.Client(local))
+            client = stack.enter_context(distributed.Client(stack.enter_context(_local(workers, scratch))))
             words = "in processes of this machine, one thread each"
-        good = _able(client, folder, say, patience=3600.0 if cluster is not None else 30.0)
-        yield OnDask(client=client, workers=good, words=f"{words}: {len(good)} at once.", timeout=timeout)
+        try:
+            client.wait_for_workers(1, timeout=3600.0 if cluster is not None else 30.0)
+        except TimeoutError:
+            raise ValueError("no worker came in time; are any started, and do they reach this scheduler?") from None
+        local = scheduler is None and cluster is None
+        file = stack.enter_context(probe(folder))
+        crew = Crew(client=client, file=file, say=say, local=local, restartable=timeout is not None)
+        crew.first_look()
+        words = f"{words}: {len(crew.good)} at once{'' if cluster is None else ' now; those that start later join'}."
+        yield OnDask(client=client, crew=crew, words=words, timeout=timeout)
+
+
+def _local(workers: int | None, scratch: str) -> Any:
+    import distributed
+
+    try:
+        return distributed.LocalCluster(
+            n_workers=workers or os.cpu_count() or 1,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+            memory_limit=None,
+            local_directory=scratch,
+            env={**ONE_THREAD, **_inherited()},
+        )
+    except RuntimeError as error:
+        # Workers import the script that is being run; one that sweeps as it is imported ends them.
+        raise ValueError(
+            f"the worker processes did not start: {str(error).rstrip('.')}. A script that sweeps must do so under "
+            '`if __name__ == "__main__":`, as each worker imports it; or give `workers=1`.'
+        ) from error
 
 
 def _inherited() -> dict[str, str]:
@@ -175,127 +195,166 @@ def slurm_job_script(options: Mapping[str, Any]) -> str:
         return cluster.job_script()
 
 
-def _able(client: Any, folder: Path, say: Callable[[str], None], *, patience: float) -> tuple[str, ...]:
-    """The addresses of the workers that have this omegalimit and see the folder; the others are told.
-
-    They are asked by functions of the standard library, which every worker has.
-    """
-    try:
-        client.wait_for_workers(1, timeout=patience)
-    except TimeoutError:
-        raise ValueError(f"no worker came within {patience:.0f} s.") from None
-    ours = importlib.metadata.version("omegalimit")
-    probe = folder / f".probe-{secrets.token_hex(4)}"
-    probe.touch()
-    try:
-        versions = client.run(importlib.metadata.version, "omegalimit", on_error="return")
-        seen = client.run(os.path.exists, str(probe.resolve()), on_error="return")
-    finally:
-        probe.unlink()
-    good, trouble = [], []
-    for worker, version in versions.items():
-        if isinstance(version, importlib.metadata.PackageNotFoundError):
-            trouble.append(f"worker {worker} has no omegalimit: install it there, version {ours}")
-        elif version != ours:
-            trouble.append(f"worker {worker} has omegalimit {version}, and this is {ours}: install the same there")
-        elif seen.get(worker) is not True:
-            trouble.append(f"worker {worker} does not see {str(folder.resolve())!r}: all must share one file system")
-        else:
-            good.append(worker)
-    if not good:
-        raise ValueError(f"no worker can run this. {'; '.join(trouble[:3])}.")
-    for text in trouble:
-        say(f"{text}; it is not used.")
-    return tuple(good)
-
-
 def _run_cells(batch: tuple[Job, ...]) -> list[Done]:
-    return list(map(run_cell, batch))
+    """The first cells of the batch, at least one, as far as the time goes: the rest is asked for again.
+
+    A batch is made as long as the cells before it were quick, and the next ones may be slow.
+    """
+    end = time.monotonic() + _A_WHILE
+    done = []
+    for job in batch:
+        done.append(run_cell(job))
+        if time.monotonic() > end:
+            break
+    return done
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Handed:
+    """Jobs that a worker has: since when, to which workers they were kept (`None`: any), and whether no others ran."""
+
+    batch: tuple[Job, ...]
+    start: float
+    kept: Sequence[str] | None
+    by_itself: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Stray:
+    """A batch fell to a worker that cannot run it."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Killed:
+    """Workers died that had the batch. The scheduler blames all that a worker had, also what it had not begun.
+
+    So none is given up for this before workers died while they had nothing but it.
+    """
+
+    reason: str
+    where: str
 
 
 class OnDask:
-    """Dask's workers, each one cell at a time."""
+    """Dask's workers, each one cell at a time; those that come later join, and those that leave are not waited for."""
 
-    def __init__(self, *, client: Any, workers: Sequence[str], words: str, timeout: float | None) -> None:
-        self._client, self._workers, self._timeout = client, workers, timeout
-        self.n_workers, self.words = len(workers), words
-        self._all_able = len(client.scheduler_info(n_workers=-1)["workers"]) == len(workers)
+    def __init__(self, *, client: Any, crew: Crew, words: str, timeout: float | None) -> None:
+        self._client, self._crew, self._timeout, self.words = client, crew, timeout, words
+
+    @property
+    def n_workers(self) -> int:
+        return max(1, len(self._crew.good))
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Done | Lost]:
+        """Raises `ConnectionError` when the scheduler is lost: what was finished is recorded."""
+        from distributed import CancelledError
+        from distributed.client import FuturesCancelledError
+        from distributed.comm.core import CommClosedError
+
+        try:
+            yield from self._run(jobs)
+        except (FuturesCancelledError, CancelledError, CommClosedError):
+            raise ConnectionError("the connection to the Dask scheduler was lost, or it gave the cells up") from None
+
+    def _run(self, jobs: Iterable[Job]) -> Iterator[Done | Lost]:
         import distributed
 
-        # With a time limit a job must not wait behind another; else one waits at each worker, so that none is idle.
-        most = self.n_workers * (1 if self._timeout is not None else 2)
-        # Dask blames a worker's death on all that waited there: who is blamed is run again, by itself, at the end.
-        waiting, blamed, running = iter(jobs), [], {}
-        by_itself = False
+        waiting, suspects, strays = deque(jobs), deque(), Counter()
+        running: dict[Any, _Handed] = {}
         seconds, n_done = 0.0, 0
-        tick = min(1.0, (self._timeout or 40.0) / 10)
+        tick, looked = min(1.0, (self._timeout or 40.0) / 10), time.monotonic()
+        alive = looked
         try:
             while True:
-                while len(running) < most:
-                    batch = tuple(itertools.islice(waiting, self._batch(seconds, n_done)))
-                    if not batch:
-                        break
-                    running[self._submit(batch)] = batch, time.monotonic()
+                # With a time limit a job must not wait behind another; else one waits at each, so that none is idle.
+                most = self.n_workers * (1 if self._timeout is not None else 2)
+                while waiting and len(running) < most:
+                    size = min(self._batch(seconds, n_done), -(-len(waiting) // most))
+                    self._submit(running, tuple(waiting.popleft() for _ in range(size)))
                 if not running:
-                    if not blamed:
+                    if not suspects:
                         return
-                    by_itself = True
-                    batch = (blamed.pop(0),)
-                    running[self._submit(batch)] = batch, time.monotonic()
+                    self._submit(running, (suspects.popleft(),), by_itself=True)
                 with contextlib.suppress(TimeoutError):
                     distributed.wait(list(running), timeout=tick, return_when="FIRST_COMPLETED")
                 for future in [f for f in running if f.done()]:
-                    batch, _ = running.pop(future)
-                    for done in self._results(future, batch):
-                        if isinstance(done, Lost) and not by_itself:
-                            blamed.append(done.job)
+                    handed = running.pop(future)
+                    batch, back = handed.batch, self._results(future, handed.batch)
+                    if isinstance(back, _Stray):
+                        strays.update(job.key for job in batch)
+                        if max(strays[job.key] for job in batch) < 3:
+                            looked = float("-inf")  # whoever cannot import it came a moment ago: who is it?
+                            waiting.extendleft(reversed(batch))
                             continue
+                        back = [Lost(job=job, kind="worker lost", reason=back.reason) for job in batch]
+                    elif isinstance(back, _Killed):
+                        if not handed.by_itself:
+                            suspects.extend(batch)
+                            continue
+                        back = [Lost(job=batch[0], kind="worker lost", reason=back.reason, where=back.where)]
+                    waiting.extendleft(reversed(batch[len(back) :]))
+                    for done in back:
                         if isinstance(done, Done):
                             seconds, n_done = seconds + done.seconds, n_done + 1
                         yield done
+                if time.monotonic() - looked > 1:
+                    self._crew.look()
+                    looked = time.monotonic()
+                    alive = looked if self._crew.good else alive
+                    if looked - alive > _PATIENCE:
+                        raise ConnectionError(f"no worker has been there for {_PATIENCE:.0f} s")
+                    for future in [f for f, handed in running.items() if self._stranded(handed)]:
+                        handed = running.pop(future)
+                        future.cancel()
+                        (suspects if handed.by_itself else waiting).extendleft(reversed(handed.batch))
                 if self._timeout is not None:
-                    late = [f for f, (_, start) in running.items() if time.monotonic() - start > self._timeout]
-                    for future in late:
-                        (job,), _ = running.pop(future)
+                    now = time.monotonic()
+                    for future in [f for f, handed in running.items() if now - handed.start > self._timeout]:
+                        (job,) = running.pop(future).batch
                         where = self._stop(future)
                         # Those that ran beside it on a restarted worker start anew.
-                        running = {f: (b, time.monotonic()) for f, (b, _) in running.items()}
+                        running = {f: dataclasses.replace(h, start=time.monotonic()) for f, h in running.items()}
                         yield Lost(job=job, kind="too slow", reason=f"stopped after {self._timeout:g} s.", where=where)
         finally:
             for future in running:
                 with contextlib.suppress(Exception):
                     future.cancel()
 
+    def _stranded(self, handed: _Handed) -> bool:
+        """Whether all workers that a job was kept to have left: one that is restarted has another address."""
+        return handed.kept is not None and bool(self._crew.good) and not set(handed.kept) & set(self._crew.good)
+
     def _batch(self, seconds: float, n_done: int) -> int:
-        """How many cells go to a worker at once: enough for a quarter of a second, as handing over takes its time."""
+        """How many cells go to a worker at once: enough for a while, as handing over takes its time."""
         if self._timeout is not None or n_done < self.n_workers:
             return 1
-        return max(1, min(_MOST_AT_ONCE, round(0.25 * n_done / max(seconds, 1e-9))))
+        return max(1, min(_MOST_AT_ONCE, round(_A_WHILE * n_done / max(seconds, 1e-9))))
 
-    def _submit(self, batch: tuple[Job, ...]) -> Any:
-        chosen = {} if self._all_able else {"workers": list(self._workers)}
+    def _submit(self, running: dict[Any, _Handed], batch: tuple[Job, ...], *, by_itself: bool = False) -> None:
+        kept = None if self._crew.all_able else self._crew.good
+        rest = {} if kept is None else {"workers": list(kept)}
         key = f"cells-{batch[0].key}-{secrets.token_hex(4)}"
-        return self._client.submit(_run_cells, batch, key=key, pure=False, **chosen)
+        future = self._client.submit(_run_cells, batch, key=key, pure=False, **rest)
+        running[future] = _Handed(batch=batch, start=time.monotonic(), kept=kept, by_itself=by_itself)
 
-    def _results(self, future: Any, batch: tuple[Job, ...]) -> list[Done | Lost]:
+    def _results(self, future: Any, batch: tuple[Job, ...]) -> Sequence[Done | Lost] | _Stray | _Killed:
+        import distributed
         from distributed.scheduler import KilledWorker
 
         if future.cancelled():
-            reason, where = "the connection to its worker was lost.", ""
-        elif (error := future.exception()) is None:
+            raise distributed.CancelledError(future.key)
+        error = future.exception()
+        if error is None:
             return future.result()
-        elif isinstance(error, KilledWorker):
-            reason = (
-                f"{_ALLOWED_DEATHS + 1} workers died while they ran it; out of memory, or a crash in compiled code?"
-            )
-            where = str(getattr(error.last_worker, "address", ""))
-        elif isinstance(error, ModuleNotFoundError):
-            reason, where = f"its worker cannot import what it needs: {error}.", ""
-        else:
-            raise error
-        return [Lost(job=job, kind="worker lost", reason=reason, where=where) for job in batch]
+        if isinstance(error, ModuleNotFoundError):
+            return _Stray(reason=f"its worker cannot import what it needs: {error}.")
+        if isinstance(error, KilledWorker):
+            n = error.allowed_failures + 1
+            reason = f"{n} workers died while they ran it; out of memory, or a crash in compiled code?"
+            return _Killed(reason=reason, where=str(getattr(error.last_worker, "address", "")))
+        raise error
 
     def _stop(self, future: Any) -> str:
         """Give the job up: its worker is restarted, as a thread cannot be stopped. The worker's address."""
