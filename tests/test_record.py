@@ -1,11 +1,13 @@
 """Records: what is written is read, whole or not at all, and what is damaged is refused."""
 
+import dataclasses
 import datetime
 import enum
 import json
 import math
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import xarray as xr
 
 from omegalimit.catalogue import Findings
 from omegalimit.claims import Assumption, Kind, Verdict
-from omegalimit.record import CounterResult, plain, prepare, read, verdict_from_json, verdict_to_json, write
+from omegalimit.record import About, CounterResult, plain, prepare, read, verdict_from_json, verdict_to_json, write
 
 SPECIAL = np.array([[1.0, np.nan], [np.inf, -np.inf], [5e-324, -0.0]])
 
@@ -111,6 +113,165 @@ def test_a_record_written_again_is_the_same(tmp_path):
     assert [verdict_to_json(v) for v in first.verdicts] == [verdict_to_json(v) for v in second.verdicts]
     for group, dataset in first.arrays.items():
         xr.testing.assert_identical(dataset, second.arrays[group])
+
+
+def test_what_the_system_says_and_how_to_run_it_again(tmp_path):
+    about = About(
+        title="A toy", text="One.\n\n- two", counters={"big": "too big"}, defaults={"cap": math.inf, "n": (1, 2)}
+    )
+    command = ("run", "toy", "--size", "0.5")
+    path = write(findings(), folder=tmp_path, system="toy", seed=1, about=about, command=command, name="here")
+    assert path == tmp_path / "here"
+    stored = read(path)
+    assert stored.about == About(
+        title="A toy", text="One.\n\n- two", counters={"big": "too big"}, defaults={"cap": None, "n": [1, 2]}
+    )
+    assert stored.command == command
+    with pytest.raises(FileExistsError, match="there is a record already"):
+        write(findings(), folder=tmp_path, system="toy", seed=1, name="here")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["here"]
+
+
+def test_a_record_of_the_first_version_is_read(stored):
+    """It had neither `about` nor `command`, and did not count the pools of threads."""
+    document = json.loads((stored / "record.json").read_text())
+    del document["about"], document["command"], document["threads"]["pools"]
+    (stored / "record.json").write_text(json.dumps({**document, "schema": 1}))
+    old = read(stored)
+    assert (old.about, old.command) == (None, None)
+    assert old.threads["processors"] == os.cpu_count()
+    assert set(old.arrays) == {"kq", "kq/trajectory"}
+
+
+def test_the_pools_of_threads_are_counted(stored):
+    pools = read(stored).threads["pools"]
+    assert pools
+    assert all(isinstance(n, int) and n >= 1 for n in pools.values())
+
+
+def test_without_its_arrays_a_record_is_read_without_xarray(stored):
+    """And what is not read cannot be damaged."""
+    (stored / "arrays.nc").write_bytes(b"no longer")
+    program = (
+        "import sys; from omegalimit.record import read; r = read(sys.argv[1], arrays=False); "
+        "print(dict(r.arrays), len(r.verdicts), {'xarray', 'h5netcdf', 'h5py', 'pandas'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", program, stored], capture_output=True, text=True, check=True).stdout
+    assert said == "{} 2 set()\n"
+
+
+def test_the_verdicts_of_a_record_as_a_dataset(stored):
+    dataset = read(stored).dataset()
+    assert dict(dataset.sizes) == {"verdict": 2}
+    assert dataset["claim"].values.tolist() == ["nuclear-max-margin", "rank"]
+    assert dataset["outcome"].values.tolist() == ["holds", "inconclusive"]
+    np.testing.assert_array_equal(dataset["measured"], [0.1 + 0.2, np.nan])
+
+
+def all_kinds() -> dict[str, xr.Dataset]:
+    """Every kind of variable, coordinate and attribute that xarray itself can write; a group before its parent."""
+    variables = {f"v{t}": ("row", np.arange(3).astype(t)) for t in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
+    variables |= {f"f{t}": (("row", "norm"), SPECIAL.astype(t)) for t in ("f4", "f8")}
+    variables |= {
+        "truth": ("row", np.array([True, False, True])),
+        "text": ("row", np.array(["a", "", "Gr\u00f6\u00dfe \u2207"])),
+        "objects": (("norm", "row"), np.array([["a", "bb", "c"], ["", "x" * 300, "z"]], dtype=object)),
+        "one": ((), 1.5),
+        "one_truth": ((), True),
+        "one_text": ((), "only"),
+        "empty": (("none", "row"), np.zeros((0, 3))),
+        "empty_text": ("none", np.array([], dtype="U1")),
+        "backwards": (("norm", "row"), SPECIAL.T),
+        "big": ("row", np.arange(3.0, dtype=">f8")),
+    }
+    coordinates = {
+        "norm": ["nuclear", "frobenius"],
+        "row": ("row", [3, 1, 2], {"units": "steps"}),
+        "log_time": ("row", [0.0, np.inf, np.nan]),
+        "grid": (("row", "norm"), np.ones((3, 2))),
+        "scale": 0.1,
+        "elsewhere": ("other", [1, 2]),
+    }
+    attributes = {"clock": "log t", "n": 3, "share": 0.25, "nothing": "", "nan": math.nan}
+    return {
+        "a/b/c": xr.Dataset(variables, coords=coordinates, attrs=attributes),
+        "a": xr.Dataset({"row": ("row", [0.5, math.nan])}),
+        "a/d": xr.Dataset(attrs={"only": "attributes"}),
+        "bare": xr.Dataset({"x": (("i", "j"), np.eye(2)), "y": ("i", [1, 2], {"unit": "nats"})}),
+    }
+
+
+def test_arrays_are_written_as_xarray_writes_them(tmp_path):
+    """xarray reads the same from our file as from its own; and so do we."""
+    arrays = all_kinds()
+    theirs = tmp_path / "theirs.nc"
+    for group, dataset in arrays.items():
+        dataset.to_netcdf(theirs, group=group, mode="a" if theirs.exists() else "w", engine="h5netcdf")
+    path = write(Findings(verdicts=(), arrays=arrays), folder=tmp_path, system="s", seed=1)
+    expected, found = (xr.open_groups(file, engine="h5netcdf") for file in (theirs, path / "arrays.nc"))
+    mine = read(path).arrays
+    assert set(mine) == set(arrays)
+    for group in arrays:
+        xr.testing.assert_identical(found[f"/{group}"].load(), expected[f"/{group}"].load())
+        xr.testing.assert_identical(mine[group], expected[f"/{group}"])
+        for name, variable in mine[group].variables.items():
+            assert variable.dtype.kind == expected[f"/{group}"][name].dtype.kind
+    for opened in (*expected.values(), *found.values()):
+        opened.close()
+
+
+def test_arrays_that_no_record_can_keep(tmp_path):
+    arrays = {"g": xr.Dataset({"z": ("i", np.array([1j]))})}
+    with pytest.raises(
+        TypeError, match=r"^`z` holds complex128, which a record cannot keep; use numbers, truth or text\.$"
+    ):
+        write(Findings(verdicts=(), arrays=arrays), folder=tmp_path, system="s", seed=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_nothing(tmp_path):
+    """The system itself refuses to let a file grow past a limit: in the arrays, in the JSON, or not at all."""
+    path = write(findings(), folder=tmp_path / "whole", system="s", seed=1)
+    arrays, text = ((path / name).stat().st_size for name in ("arrays.nc", "record.json"))
+    assert text < arrays
+    program = textwrap.dedent(
+        """
+        import os, resource, sys
+        sys.path.insert(0, sys.argv[1])
+        import test_record
+        from omegalimit.record import read, write
+        found, folder = test_record.findings(), sys.argv[2]
+        write(found, folder=folder, system="s", seed=1, name="first")
+        for limit in map(int, sys.argv[3:]):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            try:
+                write(found, folder=folder, system="s", seed=1, name=f"r{limit}")
+                print("written", end=" ")
+            except OSError as error:
+                print(error.strerror, end=" ")
+            print(len(os.listdir(folder)))
+        """
+    )
+    folder = tmp_path / "runs"
+    limits = map(str, (0, 1, text // 2, arrays - 1, arrays))
+    command = [sys.executable, "-c", program, Path(__file__).parent, folder, *limits]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["File too large 1"] * 4 + ["written 2"]
+    # Large text and small arrays: the JSON is what does not fit.
+    long = dataclasses.replace(findings(), notes=("x" * 3 * arrays,))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * arrays, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(long, folder=folder, system="s", seed=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert sorted(entry.name for entry in folder.iterdir()) == ["first", f"r{arrays}"]
+
+
+def test_a_file_of_brackets(stored):
+    (stored / "record.json").write_text("[" * 200_000)
+    assert refusal(stored).startswith(f"{str(stored)!r}: `record.json` is damaged or cut short: ")
 
 
 def test_the_json_has_no_token_that_is_not_json(tmp_path):

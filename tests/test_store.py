@@ -1,20 +1,27 @@
 """A folder of records: what is there, what is not, and what a cache may and may not do."""
 
+import dataclasses
 import json
 import math
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import _toy
+from _records import record as blank_record
 from _sweeps import toy_sweep
 from omegalimit import record
-from omegalimit.store import append_index, clopper_pearson, open_folder
+from omegalimit.claims import Assumption, Kind, Verdict
+from omegalimit.store import Cell, Failure, Folder, append_index, clopper_pearson, open_folder
+from omegalimit.store.cells import cell_from_json, cell_of, cell_to_json
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +84,7 @@ def test_without_pyarrow_there_is_one_table(copy, monkeypatch):
     assert [path.name for path in open_folder(copy).write_tables()] == ["table.csv"]
 
 
-@pytest.mark.parametrize("spoil", ["delete", "garbage", "cut", "other shape", "another record"])
+@pytest.mark.parametrize("spoil", ["delete", "garbage", "brackets", "cut", "other shape", "another record"])
 def test_the_index_is_a_cache(copy, spoil):
     """Whatever happens to the index, the records are told as they are."""
     index = copy / "index.jsonl"
@@ -87,6 +94,8 @@ def test_the_index_is_a_cache(copy, spoil):
         index.unlink()
     elif spoil == "garbage":
         index.write_bytes(b"\xff\x00{not json\n" * 3)
+    elif spoil == "brackets":
+        index.write_text("[" * 200_000 + "\n")
     elif spoil == "cut":
         index.write_text("\n".join(lines)[:-40])
     elif spoil == "other shape":
@@ -151,6 +160,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_kept(copy):
     [
         ("{", "`sweep.json` is damaged or cut short"),
         ("[]", "`sweep.json` is not a sweep's plan"),
+        ("[" * 200_000, "`sweep.json` is damaged or cut short"),
+        ('{"schema": 1, "system": "x", "grid": {}, "cells": [{"key": 3}]}', "`sweep.json` is not a sweep's plan"),
+        ('{"schema": 1, "system": "x", "grid": [], "cells": []}', "`sweep.json` is not a sweep's plan"),
         ('{"schema": 7, "system": "x", "grid": {}, "cells": []}', "`sweep.json` has schema version 7"),
     ],
 )
@@ -233,3 +245,134 @@ def test_a_line_after_one_that_was_cut(tmp_path):
     (tmp_path / "index.jsonl").write_bytes(b'{"key": "a"')
     append_index(tmp_path, [{"key": "b"}])
     assert (tmp_path / "index.jsonl").read_text().splitlines() == ['{"key": "a"', '{"key":"b"}']
+
+
+def kept(folder: Path, *settings: dict, **rest) -> Folder:
+    """A plain folder with one record for each of the settings."""
+    for seed, chosen in enumerate(settings):
+        findings = dataclasses.replace(_toy.Toy(seed=seed).check(), settings=chosen, **rest)
+        record.write(findings, folder=folder, system="toy", seed=seed, name=f"r{seed}")
+    return open_folder(folder)
+
+
+def test_settings_that_bear_the_names_of_labels(tmp_path):
+    """A sweep over losses: the verdicts keep their own loss, and the cells theirs."""
+    arrays = {"g": xr.Dataset({"n": ("i", [1.0, 2.0])}, coords={"seed": 7})}
+    folder = kept(tmp_path, {"loss": "logistic", "n": 1}, {"loss": "exponential", "n": 2}, arrays=arrays)
+    dataset = folder.dataset()
+    assert dataset["loss"].dims == ("verdict",)
+    assert dataset["loss"].values.tolist() == ["exponential"]
+    assert dataset["setting_loss"].values.tolist() == ["logistic", "exponential"]
+    assert dataset["n"].values.tolist() == [1, 2]
+    group = folder.dataset("g")
+    assert group["n"].values.tolist() == [[1.0, 2.0]] * 2
+    assert (group["seed"].item(), group["cell_seed"].values.tolist()) == (7, [0, 1])
+    assert (group["setting_n"].values.tolist(), group["loss"].values.tolist()) == ([1, 2], ["logistic", "exponential"])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((1, "auto", None), ["1", "auto", None]),
+        ((True, 3, 2.5), ["true", "3", "2.5"]),
+        ((10**30, 1), [str(10**30), "1"]),
+        (([1, 2], "x"), ["[1, 2]", "x"]),
+        ((1, 2.5), [1.0, 2.5]),
+    ],
+)
+def test_settings_of_several_sorts_in_one_column(tmp_path, values, expected):
+    """A column of Parquet has one sort; what mixes them is text."""
+    folder = kept(tmp_path, *({"cap": value} for value in values))
+    _, parquet = folder.write_tables()
+    assert [None if pd.isna(value) else value for value in pd.read_parquet(parquet)["cap"]] == expected
+
+
+def test_a_claim_that_is_judged_twice_in_a_record_is_counted_twice(tmp_path):
+    folder = kept(tmp_path, {}, {}, verdicts=(_toy.verdict(0.5), _toy.verdict(2.0)))
+    assert [(c.n_holds, c.n_fails, c.n) for c in folder.summary()] == [(2, 0, 2), (0, 2, 2)]
+    np.testing.assert_array_equal(folder.dataset()["measured"], [[0.5, 2.0]] * 2)
+
+
+def test_arrays_that_are_damaged_are_named_and_the_rest_kept(tmp_path):
+    folder = kept(tmp_path, {}, {})
+    (tmp_path / "r0" / "arrays.nc").write_bytes(b"")
+    dataset = folder.dataset("plain/trajectory")
+    assert (dataset["key"].values.tolist(), dataset.attrs["damaged"]) == (["r1"], ["r0"])
+    (tmp_path / "r1" / "arrays.nc").unlink()
+    with pytest.raises(ValueError, match=r"^no record in '.*' can be read whole: .*r0': `arrays\.nc` is damaged"):
+        folder.dataset("plain/trajectory")
+
+
+def test_a_group_with_cells_of_its_own(tmp_path):
+    folder = kept(tmp_path, {}, arrays={"g": xr.Dataset({"x": ("cell", [1.0])})})
+    with pytest.raises(ValueError, match=r"^the group 'g' has a `cell` of its own; open its records one by one\.$"):
+        folder.dataset("g")
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+PARTS = st.lists(
+    st.builds(Assumption, name=st.text(), holds=st.sampled_from([True, False, None]), measured=st.none() | st.text()),
+    max_size=2,
+).map(tuple)
+VERDICTS = st.builds(
+    Verdict,
+    claim=st.sampled_from("abc"),
+    parametrisation=st.text(),
+    loss=st.sampled_from(["exponential", "none"]),
+    kind=st.sampled_from(Kind),
+    measured=NUMBERS,
+    bound=NUMBERS,
+    slack=st.floats(min_value=0, allow_nan=False),
+    unit=st.text(),
+    assumptions=PARTS,
+    conditions=PARTS,
+    undecided=st.none() | st.text(),
+)
+
+
+def cell(key: str, verdicts: list[Verdict]) -> Cell:
+    return cell_of(dataclasses.replace(blank_record({}), path=Path(key), verdicts=tuple(verdicts)))
+
+
+@given(st.lists(VERDICTS, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_any_verdict_comes_back_from_the_index(verdicts):
+    """Finite numbers to the last digit; those that are not finite stay so, as `null` does in the record itself."""
+    made = cell("k", verdicts)
+    line = json.loads(json.dumps(cell_to_json(made), allow_nan=False))
+    again = cell_from_json(line, "k", made.path)
+    assert len(again.verdicts) == len(verdicts)
+    for old, new in zip(verdicts, again.verdicts, strict=True):
+        assert (old.outcome, old.outside_theorem) == (new.outcome, new.outside_theorem)
+        assert (old.assumptions, old.conditions) == (new.assumptions, new.conditions)
+        for name in ("measured", "bound", "slack"):
+            before, after = getattr(old, name), getattr(new, name)
+            assert before == after if math.isfinite(before) else not math.isfinite(after)
+
+
+@given(st.lists(st.none() | st.lists(VERDICTS, max_size=3), max_size=8), st.integers(0, 3))
+@settings(max_examples=50, deadline=None)
+def test_nothing_is_dropped(found, n_missing):
+    """Every verdict, failure and missing cell is one row; and each claim's counts make up its system's cells."""
+    cells = tuple(cell(f"k{i}", verdicts) for i, verdicts in enumerate(found) if verdicts is not None)
+    blank = {"error": "E", "message": "", "traceback": "", "where": "", "started": "", "wall_seconds": None}
+    failures = tuple(
+        Failure(key=f"k{i}", system="toy", settings={}, seed=i, kind="raised", versions={}, **blank)
+        for i, verdicts in enumerate(found)
+        if verdicts is None
+    )
+    missing = tuple(f"m{i}" for i in range(n_missing))
+    plan = {"system": "toy", "grid": {}, "cells": [{"key": key, "settings": {"seed": 0}} for key in missing]}
+    folder = Folder(path=Path("."), plan=plan, cells=cells, failures=failures, missing=missing, earlier=(), damaged={})
+    outcomes = folder.table()["outcome"].value_counts().to_dict()
+    verdicts = [verdict for one in cells for verdict in one.verdicts]
+    silent = len(failures) + sum(not one.rows for one in cells)
+    assert outcomes.pop("not run", 0) == n_missing
+    assert outcomes.pop("no verdict", 0) == silent
+    assert sum(outcomes.values()) == len(verdicts)
+    summaries = folder.summary()
+    for name, n in (("holds", "n_holds"), ("fails", "n_fails"), ("inconclusive", "n_inconclusive")):
+        assert outcomes.get(name, 0) == sum(getattr(c, n) for c in summaries)
+    for claim in summaries:
+        assert claim.n == len(cells) + len(failures)
+        assert 0 <= claim.envelope[0] <= claim.envelope[1] <= 1

@@ -1,12 +1,15 @@
 """What records are made of: JSON's own types, and labelled arrays in NetCDF.
 
-NetCDF is written and read by h5netcdf itself: xarray's own writer opens the file anew for each group, and its reader
-takes twice as long.
+A NetCDF 4 file is an HDF5 file in which each dimension is a dimension scale, its own variable or an empty stand-in, and
+each variable names the numbers of its dimensions. It is written by h5py itself: xarray's own writer opens the file anew
+for each group, and h5netcdf looks all dimensions up again for each variable, 3 ms for each of a hundred. It is read by
+h5netcdf, in half of the time of xarray's reader. Source of the layout: Unidata, NetCDF-4 file format specification.
 """
 
 import dataclasses
 import enum
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,54 +49,104 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable.%10d"
+_NO_COORDINATE = "_nc4_non_coord_"  # before the name of a variable that bears a dimension's name and is not its scale
+
+
 def write_arrays(path: Path, arrays: "Mapping[str, xr.Dataset]") -> list[str]:
     """Write every dataset that holds anything, and return the names of their groups."""
-    import h5netcdf
-
     written = {group: dataset for group, dataset in arrays.items() if dataset.variables or dataset.attrs}
-    with h5netcdf.File(path, "w") as file:
-        for group, dataset in written.items():
-            _write_group(file.create_group(group), dataset)
+    path.write_bytes(to_netcdf(written))
     return list(written)
 
 
-def _write_group(group: Any, dataset: "xr.Dataset") -> None:
+def to_netcdf(arrays: "Mapping[str, xr.Dataset]") -> bytes:
+    """The file that holds each dataset as the group of its name.
+
+    It is made in memory, so that a full disk is met by one plain write of its bytes.
+    """
+    import h5py
     import numpy as np
 
-    for name, size in dataset.sizes.items():
-        group.dimensions[str(name)] = size
-    for name, variable in dataset.variables.items():
-        values, attributes = np.asarray(variable.values), _attributes(variable.attrs)
-        kind = values.dtype.kind
-        if kind == "b":  # NetCDF has no truth values; xarray's own mark for them
-            values, attributes["dtype"] = values.astype(np.int8), "bool"
-        elif kind in "OU":
-            values = values.astype(object)
-        elif kind not in "iuf":
-            raise TypeError(f"`{name}` holds {values.dtype}, which a record cannot keep; use numbers, truth or text.")
-        dims = tuple(map(str, variable.dims))
-        made = group.create_variable(str(name), dims, dtype=_TEXT() if kind in "OU" else values.dtype)
-        if values.size:
-            made[...] = values if values.ndim else values[()]
-        if kind == "f":
-            attributes["_FillValue"] = values.dtype.type(np.nan)
-        # As xarray does: what are coordinates beyond the dimensions' own is told by the variables that they go with.
-        along = [str(c) for c in dataset.coords if c not in dataset.dims and set(dataset[c].dims) <= set(variable.dims)]
-        if name in dataset.data_vars and along:
-            attributes["coordinates"] = " ".join(along)
-        made.attrs.update(attributes)
-    loose = [str(c) for c in dataset.coords if c not in dataset.dims]
+    # The core driver keeps the file in memory; the name is not used.
+    with h5py.File("arrays.nc", "w", driver="core", backing_store=False, track_order=True) as file:
+        file.attrs["_NCProperties"] = np.bytes_(f"version=2,hdf5={h5py.version.hdf5_version},h5py={h5py.__version__}")
+        numbers = itertools.count()
+        for name, dataset in arrays.items():
+            group: Any = file
+            for part in name.strip("/").split("/"):
+                group = group[part] if part in group else group.create_group(part, track_order=True)
+            _write_group(group, dataset, numbers)
+        file.flush()
+        return file.id.get_file_image()
+
+
+def _write_group(group: Any, dataset: "xr.Dataset", numbers: Iterator[int]) -> None:
+    import h5py
+    import numpy as np
+
+    scales: dict[str, tuple[int, Any]] = {}
+    own = {str(dim) for dim in dataset.sizes if dim in dataset.variables and dataset.variables[dim].dims == (dim,)}
+    for dim, size in dataset.sizes.items():
+        if (name := str(dim)) in own:
+            made = _write_variable(group, name, dataset, dim)
+            title = name.encode()
+        else:
+            # An empty dimension is one without a limit: NetCDF has no others.
+            made = group.create_dataset(name, (size,), dtype=">f4", **({} if size else {"maxshape": (None,)}))
+            title = _NO_VARIABLE % size
+        scales[name] = number, _ = next(numbers), made
+        made.attrs.create("_Netcdf4Dimid", number, dtype=np.int32)
+        h5py.h5ds.set_scale(made.id, title)
+        if name in own:
+            made.attrs.create("_Netcdf4Coordinates", [number], dtype=np.int32)
+    for key, variable in dataset.variables.items():
+        if (name := str(key)) in own:
+            continue
+        made = _write_variable(group, _NO_COORDINATE + name if name in scales else name, dataset, key)
+        along = [scales[str(dim)] for dim in variable.dims]
+        if along:
+            made.attrs.create("_Netcdf4Coordinates", [number for number, _ in along], dtype=np.int32)
+        for axis, (_, scale) in enumerate(along):
+            h5py.h5ds.attach_scale(made.id, scale.id, axis)
     told = {str(c) for name in dataset.data_vars for c in dataset[name].coords}
     attributes = _attributes(dataset.attrs)
-    if rest := [c for c in loose if c not in told]:
+    if rest := [str(c) for c in dataset.coords if c not in dataset.dims and str(c) not in told]:
         attributes["coordinates"] = " ".join(rest)
-    group.attrs.update(attributes)
+    _put(group, attributes)
 
 
-def _TEXT() -> Any:
+def _write_variable(group: Any, place: str, dataset: "xr.Dataset", name: Any) -> Any:
     import h5py
+    import numpy as np
 
-    return h5py.string_dtype()
+    variable = dataset.variables[name]
+    values, attributes = np.asarray(variable.values), _attributes(variable.attrs)
+    kind = values.dtype.kind
+    if kind == "b":  # NetCDF has no truth values; xarray's own mark for them
+        values, attributes["dtype"] = values.astype(np.int8), "bool"
+    elif kind in "OU":
+        values = values.astype(object)
+    elif kind not in "iuf":
+        raise TypeError(f"`{name}` holds {values.dtype}, which a record cannot keep; use numbers, truth or text.")
+    dtype = h5py.string_dtype() if kind in "OU" else values.dtype
+    empty = {"maxshape": tuple(n or None for n in values.shape)} if 0 in values.shape else {}
+    made = group.create_dataset(place, values.shape, dtype=dtype, data=values if values.size else None, **empty)
+    if kind == "f":
+        attributes["_FillValue"] = values.dtype.type(np.nan)
+    # As xarray does: what are coordinates beyond the dimensions' own is told by the variables that they go with.
+    along = [str(c) for c in dataset.coords if c not in dataset.dims and set(dataset[c].dims) <= set(variable.dims)]
+    if name in dataset.data_vars and along:
+        attributes["coordinates"] = " ".join(along)
+    _put(made, attributes)
+    return made
+
+
+def _put(place: Any, attributes: Mapping[str, Any]) -> None:
+    import numpy as np
+
+    for name, value in attributes.items():
+        place.attrs[name] = value if isinstance(value, str) else np.atleast_1d(value)
 
 
 def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def _read(path: Path, arrays: bool = True) -> Record:
         raise ValueError(f"{str(path)!r}: `record.json` is damaged: it is not UTF-8 text.") from None
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # a file of brackets alone nests without end
         raise ValueError(f"{str(path)!r}: `record.json` is damaged or cut short: {error}.") from None
     if not isinstance(document, dict) or "schema" not in document:
         raise ValueError(f"{str(path)!r}: `record.json` names no schema version; omegalimit did not write it.")

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,25 @@ def cell_from_json(line: Mapping[str, Any], key: str, path: Path) -> Cell:
     return Cell(key=key, path=path, rows=rows, command=None if command is None else tuple(command), **fields)
 
 
+def numbered(cell: Cell) -> Iterator[tuple[tuple[str, str, str, int], Sequence[Any]]]:
+    """The rows, each with its claim, parametrisation and loss, and how many of the same were before it."""
+    seen: dict[tuple[str, str, str], int] = {}
+    for row in cell.rows:
+        name = (row[0], row[1], row[2])
+        seen[name] = seen.get(name, -1) + 1
+        yield (*name, seen[name]), row
+
+
+def setting_name(name: str, taken: Iterable[str]) -> str:
+    """The setting's name, told apart from what stands beside it."""
+    return f"setting_{name}" if name in taken else name
+
+
+def cell_value(value: Any) -> Any:
+    """A setting as one value of a table: numbers, truth and text as they are, anything else as JSON text."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(plain(value))
+
+
 def write_failure(folder: Path, failure: Failure) -> Path:
     """Write the failure into `folder`/failures, over an earlier one of the same cell."""
     place = folder / "failures"
@@ -146,7 +165,7 @@ def read_failure(path: Path) -> Failure:
             raise ValueError("it is of another version, or omegalimit did not write it")
         command = document.pop("command", None)
         return Failure(**document, command=None if command is None else tuple(command))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"the failure in {path.name!r} cannot be read: {error}") from None
 
 

@@ -16,8 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _html
-from ..record import plain, read
-from .cells import SCHEMA, Cell, Failure, cell_from_json, cell_of, cell_to_json, read_failures, replace
+from ..record import read
+from .cells import (
+    SCHEMA,
+    Cell,
+    Failure,
+    cell_from_json,
+    cell_of,
+    cell_to_json,
+    cell_value,
+    numbered,
+    read_failures,
+    replace,
+    setting_name,
+)
+from .datasets import dataset_of_group, dataset_of_verdicts
 from .summary import ClaimSummary, summary_of
 
 if TYPE_CHECKING:
@@ -69,15 +82,15 @@ class Folder:
 
     def summary(self) -> tuple[ClaimSummary, ...]:
         """Each claim over all cells, in the order in which the records have them."""
-        groups: dict[tuple[str, str, str, str], list[Sequence[Any]]] = {}
+        groups: dict[tuple[str, str, str, str, int], list[Sequence[Any]]] = {}
         n_system: dict[str, int] = defaultdict(int)
         for cell in self.cells:
             n_system[cell.system] += 1
-            for row in cell.rows:
-                groups.setdefault((cell.system, row[0], row[1], row[2]), []).append(row)
+            for name, row in numbered(cell):
+                groups.setdefault((cell.system, *name), []).append(row)
         for failure in self.failures:
             n_system[failure.system] += 1
-        return tuple(summary_of(*key, rows, n_system[key[0]]) for key, rows in groups.items())
+        return tuple(summary_of(*key[:4], rows, n_system[key[0]]) for key, rows in groups.items())
 
     def table(self) -> "pd.DataFrame":
         """One row for each cell and verdict; a failed cell, and one that was not run, is one row.
@@ -88,12 +101,11 @@ class Folder:
         import pandas as pd
 
         varied = self.varied
-        taken = {"key", "system", "seed", *_COLUMNS}
-        named = {name: f"setting_{name}" if name in taken else name for name in varied}
-        head = ("key", "system", "seed", *named.values())
+        named = tuple(setting_name(name, {"key", "system", "seed", *_COLUMNS}) for name in varied)
+        head = ("key", "system", "seed", *named)
         rows: list[tuple[Any, ...]] = []
         for cell in self.cells:
-            start = (cell.key, cell.system, cell.seed, *(_cell_value(cell.settings.get(name)) for name in varied))
+            start = (cell.key, cell.system, cell.seed, *(cell_value(cell.settings.get(name)) for name in varied))
             end = (None, cell.cpu_seconds, cell.wall_seconds, str(cell.path.relative_to(self.path)))
             if not cell.rows:
                 rows.append((*start, *[None] * 4, NO_VERDICT, *[math.nan] * 3, None, None, None, *end))
@@ -103,16 +115,18 @@ class Folder:
                 )
         blank: dict[str, Any] = dict.fromkeys(_COLUMNS)
         for failure in self.failures:
-            settings = [_cell_value(failure.settings.get(name)) for name in varied]
+            settings = [cell_value(failure.settings.get(name)) for name in varied]
             said = {"outcome": NO_VERDICT, "reason": failure.reason, "wall_seconds": failure.wall_seconds}
             rows.append((failure.key, failure.system, failure.seed, *settings, *(blank | said).values()))
         planned = {} if self.plan is None else {entry["key"]: entry["settings"] for entry in self.plan["cells"]}
         for key in self.missing:
             assert self.plan is not None
             asked = planned[key]
-            settings = [_cell_value(asked.get(name)) for name in varied]
+            settings = [cell_value(asked.get(name)) for name in varied]
             rows.append((key, self.plan["system"], asked["seed"], *settings, *(blank | {"outcome": NOT_RUN}).values()))
         frame = pd.DataFrame.from_records(rows, columns=[*head, *_COLUMNS])
+        for place, name in enumerate(named, start=3):
+            frame[name] = _one_sort(frame.iloc[:, place])
         frame["seed"] = frame["seed"].astype("Int64")
         frame["outside_theorem"] = frame["outside_theorem"].astype("boolean")
         for name in ("cpu_seconds", "wall_seconds", "measured", "bound", "slack"):
@@ -132,60 +146,18 @@ class Folder:
     def dataset(self, group: str | None = None) -> "xr.Dataset":
         """The verdicts of all cells over `cell` and `verdict`; or one group of arrays of all records, over `cell`.
 
-        Coordinates along `cell`: `key`, `seed`, and what varies. Verdicts that a cell lacks are NaN, with an empty
-        outcome. A `group` ("kq/trajectory") is padded where the records differ in length; the attribute `lacking`
-        names the cells that do not have it.
+        Coordinates along `cell`: `key`, `seed`, and what varies; a setting is called `setting_loss` where the dataset
+        has a `loss` of its own. Verdicts that a cell lacks are NaN, with an empty outcome. A `group` ("kq/trajectory")
+        is padded with NaN where the records differ in length, which makes floats of whole numbers and of truth; the
+        attribute `lacking` names the cells that do not have it, `damaged` those whose arrays cannot be read.
 
         Raises `ValueError` when there is no record, or none that has the group.
         """
-        import numpy as np
-        import xarray as xr
-
         if not self.cells:
             raise ValueError(f"there is no record in {str(self.path)!r}.")
-        cells = list(self.cells)
-        if group is not None:
-            found = {cell.key: cell.open().arrays.get(group) for cell in cells}
-            lacking = [key for key, dataset in found.items() if dataset is None]
-            cells = [cell for cell in cells if found[cell.key] is not None]
-            if not cells:
-                raise ValueError(f"no record in {str(self.path)!r} has the group {group!r}.")
-            parts = [dataset for dataset in found.values() if dataset is not None]
-            # Numbered along dimensions without labels, so that records of other lengths are padded and not refused.
-            bare = {str(dim) for part in parts for dim in part.sizes if dim not in part.indexes}
-            parts = [p.assign_coords({d: np.arange(p.sizes[d]) for d in bare & set(map(str, p.sizes))}) for p in parts]
-            whole = xr.concat(
-                parts, dim="cell", join="outer", coords="different", compat="equals", combine_attrs="drop_conflicts"
-            )
-            whole = whole.drop_vars(bare).assign_coords(self._along(cells))
-            return whole.assign_attrs(lacking=lacking) if lacking else whole
-        names = list(dict.fromkeys((r[0], r[1], r[2]) for cell in cells for r in cell.rows))
-        place = {name: index for index, name in enumerate(names)}
-        shape = (len(cells), len(names))
-        numbers = {name: np.full(shape, np.nan) for name in ("measured", "bound", "slack")}
-        outcome = np.full(shape, "", dtype=object)
-        for row, cell in enumerate(cells):
-            for claim, where, loss, _, said, *rest in cell.rows:
-                column = place[claim, where, loss]
-                outcome[row, column] = said
-                for values, value in zip(numbers.values(), rest, strict=False):  # the numbers come first
-                    values[row, column] = np.nan if value is None else value
-        labels = ("claim", "parametrisation", "loss")
-        coordinates = {label: ("verdict", [name[i] for name in names]) for i, label in enumerate(labels)}
-        variables = {name: (("cell", "verdict"), values) for name, values in numbers.items()}
-        variables["outcome"] = (("cell", "verdict"), outcome.astype(str))
-        return xr.Dataset(variables, coords={**coordinates, **self._along(cells)})
-
-    def _along(self, cells: Sequence[Cell]) -> dict[str, Any]:
-        import pandas as pd
-
-        columns = {"key": [cell.key for cell in cells], "seed": [cell.seed for cell in cells]}
-        columns |= {name: [_cell_value(cell.settings.get(name)) for cell in cells] for name in self.varied}
-        made = {}
-        for name, values in columns.items():
-            series = pd.Series(values, dtype=object).infer_objects()
-            made[name] = ("cell", series.to_numpy() if series.dtype.kind in "iufb" else [str(v) for v in values])
-        return made
+        if group is None:
+            return dataset_of_verdicts(self.cells, self.varied)
+        return dataset_of_group(self.cells, self.varied, group=group, where=str(self.path))
 
     def _repr_html_(self) -> str:
         headings = ("claim", "parametrisation", "holds", "fails", "inconclusive", "no verdict", "share", "95% interval")
@@ -246,10 +218,10 @@ def read_plan(path: Path) -> dict[str, Any] | None:
         raise ValueError(f"{str(path)!r}: `sweep.json` cannot be read: {error}.") from None
     try:
         plan = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r}: `sweep.json` is damaged or cut short: {error}.") from None
     needed = ("schema", "system", "grid", "cells")
-    if not isinstance(plan, dict) or any(name not in plan for name in needed):
+    if not isinstance(plan, dict) or any(name not in plan for name in needed) or not _is_laid_out(plan):
         raise ValueError(f"{str(path)!r}: `sweep.json` is not a sweep's plan; omegalimit did not write it.")
     if plan["schema"] != SCHEMA:
         raise ValueError(
@@ -257,6 +229,18 @@ def read_plan(path: Path) -> dict[str, Any] | None:
             f"{SCHEMA}; use the version of omegalimit that wrote it, or another folder."
         )
     return plan
+
+
+def _is_laid_out(plan: Mapping[str, Any]) -> bool:
+    if plan["schema"] != SCHEMA:  # told by its version
+        return True
+    cells = plan["cells"]
+    return (
+        isinstance(plan["grid"], dict)
+        and isinstance(cells, list)
+        and all(isinstance(cell, dict) and isinstance(cell.get("key"), str) for cell in cells)
+        and all(isinstance(cell.get("settings"), dict) and "seed" in cell["settings"] for cell in cells)
+    )
 
 
 def index_line(path: Path) -> dict[str, Any]:
@@ -327,7 +311,7 @@ def _read_index(path: Path) -> dict[str, dict[str, Any]]:
         try:
             entry = json.loads(line)
             found[entry["key"]] = entry
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # cut short by a kill, or damaged: the record itself is read
     return found
 
@@ -337,6 +321,12 @@ def _stamp(file: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns]
 
 
-def _cell_value(value: Any) -> Any:
-    """A setting as one value of a table: numbers, truth and text as they are, anything else as JSON text."""
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(plain(value))
+def _one_sort(column: "pd.Series") -> "pd.Series":
+    """The column as it is, or as text where it mixes what a Parquet column cannot: numbers with text or truth."""
+    import pandas as pd
+
+    sort = pd.api.types.infer_dtype(column, skipna=True)
+    large = sort == "integer" and column.dtype == object and any(abs(v) >= 2**63 for v in column.dropna())
+    if not (sort.startswith("mixed") or large):
+        return column
+    return column.map(lambda value: value if value is None or isinstance(value, str) else json.dumps(value))
