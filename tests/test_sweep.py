@@ -225,7 +225,10 @@ def test_own_systems_are_found_by_module_file_and_class(tmp_path, monkeypatch):
     )
     folder = run_sweep(f"{file}:Own", folder=tmp_path / "s", seeds="0:2", workers=1)
     assert [cell.system for cell in folder.cells] == [f"{file}:Own"] * 2
+    (tmp_path / "broken.py").write_text("x = nowhere\n")
+    monkeypatch.chdir(tmp_path)
     for name, message in (
+        ("broken.py:X", "there is no system 'broken.py:X': 'broken.py' cannot be imported: NameError: name 'nowhere' "),
         ("_toy:Nothing", "there is no system '_toy:Nothing': 'Nothing' in '_toy' is not a class that derives from"),
         ("nowhere.at.all:X", "there is no system 'nowhere.at.all:X': 'nowhere.at.all' cannot be imported: "),
         ("nowhere.py:X", "there is no system 'nowhere.py:X': 'nowhere.py' cannot be imported: "),
@@ -274,3 +277,42 @@ def test_a_sweep_killed_half_way_with_a_diverging_cell_is_resumed_and_collected(
     }
     (claim,) = found.summary()
     assert (claim.n_holds, claim.n_fails, claim.n_inconclusive, claim.n_no_verdict) == (6, 0, 0, 3)
+
+
+def test_the_same_with_a_system_of_the_catalogue_of_which_some_cells_raise(tmp_path):
+    """Three rows are too few to hold some out, which shows only when they are read: those cells raise in their check.
+
+    The process is killed after its third record, when two cells have failed; neither is run again.
+    """
+    script, rows = tmp_path / "sweep.py", tmp_path / "three.csv"
+    rows.write_text("a,b\n1,2\n3,4\n5,7\n")
+    script.write_text(
+        "import os, signal, sys\n"
+        "from omegalimit.sweep import run_sweep\n"
+        "def watch(counts, line):\n"
+        "    if counts.n_ran == 3 and sys.argv[1] == 'kill':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "run_sweep('negative-shifted-descent', folder=sys.argv[2], workers=1, watch=watch, seeds='0:2',\n"
+        f"          grid={{'n': [20, 24], 'data': [None, {str(rows)!r}]}},\n"
+        "          options={'sizes': (20, 30), 'draws': 2, 'shifts': 2, 'times': 2})\n"
+    )
+    folder = tmp_path / "s"
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    assert subprocess.run([sys.executable, script, "kill", folder], env=environment, check=False).returncode == -9
+    found = open_folder(folder)
+    assert (len(found.cells), len(found.failures), len(found.missing)) == (3, 2, 3)
+    before = stamps(folder)
+    failed = {path: path.stat().st_mtime_ns for path in folder.glob("failures/*.json")}
+    subprocess.run([sys.executable, script, "go", folder], env=environment, check=True)
+    found = open_folder(folder)
+    assert {key: stamps(folder)[key] for key in before} == before
+    assert {path: path.stat().st_mtime_ns for path in failed} == failed
+    assert (len(found.cells), len(found.failures), found.missing) == (4, 4, ())
+    message = f"{rows}: 3 rows; at least 4 are needed, to train and to hold some out."
+    assert {(f.kind, f.error, f.message) for f in found.failures} == {("raised", "ValueError", message)}
+    frame = found.table()
+    assert frame["key"].nunique() == 8
+    assert set(frame[frame["data"].notna()]["outcome"]) == {"no verdict"}
+    n_claims = frame[frame["data"].isna()].groupby("key").size()
+    assert (len(n_claims), n_claims.nunique()) == (4, 1)
+    assert int(n_claims.iloc[0]) > 10

@@ -139,6 +139,8 @@ def test_repetitions_are_run_once_and_told():
         "size: 1 of 3 values are repetitions, run once.",
         "seeds: 1 of 2 values are repetitions, run once.",
     )
+    plan = make_plan(TOY, grid={"size": [1, 1.0, np.float64(1), 2.0]})
+    assert (len(plan.cells), plan.notes) == (2, ("size: 2 of 4 values are repetitions, run once.",))
 
 
 SETTINGS = st.dictionaries(

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float, Int
 
+from . import _html
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeltaRank:
@@ -77,6 +79,18 @@ class Certificate:
         """Rounding error of `gap`, first order: `slack (1/upper + 1/upper)`; `inf` when `upper` is zero."""
         return 2 * self.slack / self.upper if self.upper > 0 else float("inf")
 
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "holding the solution": f"{len(self.support)} of {len(self.multipliers)} constraints"
+        }
+        if self.delta_rank is not None:
+            share = _html.number(self.delta_rank.delta)
+            facts["rank"] = f"{self.delta_rank.rank}, but for at most the share {share} of the norm"
+        if self.intercept is not None:
+            facts["intercept"] = self.intercept
+        facts["multipliers"] = _html.found(self.multipliers_given)
+        return _html.bounds(self, of="maximum margin", facts=facts)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LeastCertificate:
@@ -124,6 +138,14 @@ class LeastCertificate:
         if self.slack == 0 and np.isfinite(self.upper):
             return 0.0
         return 2 * self.slack / self.upper if 0 < self.upper < np.inf else float("inf")
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "support": f"{len(self.support)} of {len(self.point)} coordinates",
+            "residual": self.residual,
+            "multipliers": _html.found(self.multipliers_given),
+        }
+        return _html.bounds(self, of="least value over the interpolants", facts=facts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,3 +203,11 @@ class BarrierCertificate:
         The barrier's second derivative is at least one everywhere. `inf` where `upper` is no bound.
         """
         return float(np.sqrt(2 * (self.difference + self.difference_slack)))
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "support": f"{len(self.support)} of {len(self.multipliers)} rows",
+            "distance to the optimum": f"at most {_html.number(self.distance)}",
+            "multipliers": _html.found(self.multipliers_given),
+        }
+        return _html.bounds(self, of="least barrier", facts=facts)

@@ -127,11 +127,12 @@ class Record:
         return xr.Dataset(variables, coords={name: ("verdict", column(name)) for name in labels})
 
     def _repr_html_(self) -> str:
-        shown = _html.verdicts(self.verdicts, caption=f"{self.system}, seed {self.seed}, {self.started}")
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        shown = _html.verdicts(self.verdicts, caption=f"{self.system}{seed}, {self.started}")
         for counter in self.counters:
             said = "as it should be" if counter.as_expected else "NOT AS IT SHOULD BE"
             shown += _html.verdicts(counter.verdicts, caption=f"counter-instance {counter.name}: {said}")
-        return shown
+        return shown + _html.beside(self.notes, self.not_applicable)
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:

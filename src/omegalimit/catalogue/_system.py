@@ -38,12 +38,7 @@ class Findings:
     notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>note: {_html.escaped(note)}</p>" for note in self.notes)
-        apart = "".join(
-            f"<p>not applicable: {_html.escaped(claim)}: {_html.escaped(reason)}</p>"
-            for claim, reason in self.not_applicable.items()
-        )
-        return _html.verdicts(self.verdicts) + notes + apart
+        return _html.verdicts(self.verdicts) + _html.beside(self.notes, self.not_applicable)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._checks import shape_text, to_float64
+from .._threads import on_one_blas_thread
 from ._margin_rows import LOG_2, MarginRows, log_sum_exp
 
 
@@ -59,6 +60,7 @@ class SeparablePath:
             return np.where(rho > 0, near_one(self.scaled_w)[0] / rho, self.pull)
 
     @functools.cached_property
+    @on_one_blas_thread
     def margins(self) -> Float[np.ndarray, "T n"]:
         """`z_i'w`."""
         return self.scaled_w @ self.rows.Z.T
@@ -78,6 +80,7 @@ class SeparablePath:
         return log_sum_exp(self.rows.log_c + self.rows.log_values(self.margins))
 
     @functools.cached_property
+    @on_one_blas_thread
     def _scaled_gradient(self) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, "T d"]]:
         """`g = e^x G` in the units of the rows: x, shape (T,), and G."""
         top = self._log_pulls.max(axis=1)
@@ -98,6 +101,7 @@ class SeparablePath:
             return top + np.log(np.linalg.norm(G, axis=1)) + self.rows.exponent * LOG_2
 
     @property
+    @on_one_blas_thread
     def balance(self) -> Float[np.ndarray, " T"]:
         """`|g|` over the sum of the lengths of what it is made of: at least the margin over the longest row where there
         is one, and zero, or rounding, at a minimiser."""
@@ -150,6 +154,7 @@ class SeparablePath:
         """The angle between the weights and `direction`, in radians, exact for small ones."""
         return angles(self.direction, checked_direction(direction, self.rows.Z.shape[1]))
 
+    @on_one_blas_thread
     def perpendicular(self, direction: Float[np.ndarray, " d"]) -> Float[np.ndarray, "T d"]:
         """The part of the weights that is perpendicular to `direction`."""
         u = checked_direction(direction, self.rows.Z.shape[1])
@@ -184,6 +189,7 @@ def checked_angles(angles: Any) -> Float[np.ndarray, " A"]:
     return found
 
 
+@on_one_blas_thread
 def angles(w: Float[np.ndarray, "T d"], u: Float[np.ndarray, " d"]) -> Float[np.ndarray, " T"]:
     """The angle of each vector to the unit vector `u`; by the perpendicular part, which an arc cosine would lose."""
     w, _ = near_one(w)

@@ -33,7 +33,7 @@ import scipy.optimize
 from jaxtyping import Float
 
 from .._checks import check_count
-from .._threads import one_blas_thread
+from .._threads import on_one_blas_thread
 from ..losses import AbstractLoss
 from ..trajectory import Cost
 from ._log_time_field import LogTimeField
@@ -112,6 +112,7 @@ class SeparableFlow:
         found = self.path_at(log_time).w
         return found if np.ndim(log_time) else found[0]
 
+    @on_one_blas_thread
     def path_at(self, log_time: float | Sequence[float] | Float[np.ndarray, " T"]) -> SeparablePath:
         """The path at log times within the run: as accurate as at the ends of the steps.
 
@@ -129,6 +130,7 @@ class SeparableFlow:
         y = np.array([self._state(self._field.clock(float(x))) for x in s]).reshape(s.size, self._y.shape[1])
         return SeparablePath(rows=self.rows, log_time=s, scaled_w=self._field.weights(y))
 
+    @on_one_blas_thread
     def hitting(
         self, direction: Float[np.ndarray, " d"], angles: float | Sequence[float] | Float[np.ndarray, " A"]
     ) -> Float[np.ndarray, " A"]:
@@ -244,6 +246,7 @@ def checked_tol(tol: Any) -> float:
     return found
 
 
+@on_one_blas_thread
 def flow_of_rows(
     rows: MarginRows,
     w: Float[np.ndarray, " d"],
@@ -256,22 +259,21 @@ def flow_of_rows(
     """`separable_flow` from weights in the units of the rows, with everything checked."""
     began = time.process_time()
     field = LogTimeField(rows, w, log_start=start_log_time - rows.log_unit_time, tol=tol)
-    with one_blas_thread():
-        integrator = StiffIntegrator(field, np.zeros(field.Z.shape[1] + 1), tol=tol)
-        last = field.clock(until_log_time)
-        kept, is_explicit, errors, ending, newton = [integrator.y.copy()], [], [0.0], None, (0.0, math.inf)
-        while ending is None:
-            if last - integrator.y[-1] <= 4 * EPS * last:
-                ending = SeparableEnding.TIME_REACHED
-            elif integrator.n_steps >= max_steps:
-                ending = SeparableEnding.STEPS_SPENT
-            elif not (integrator.step(last - integrator.y[-1]) and field.is_within_doubles(integrator.y)):
-                ending = SeparableEnding.HORIZON
-            else:
-                kept.append(integrator.y.copy())
-                is_explicit.append(integrator.explicit is not None)
-                errors.append(field.tolerance(integrator.y))
-                ending, newton = _cancelled(field, integrator.y, newton)
+    integrator = StiffIntegrator(field, np.zeros(field.Z.shape[1] + 1), tol=tol)
+    last = field.clock(until_log_time)
+    kept, is_explicit, errors, ending, newton = [integrator.y.copy()], [], [0.0], None, (0.0, math.inf)
+    while ending is None:
+        if last - integrator.y[-1] <= 4 * EPS * last:
+            ending = SeparableEnding.TIME_REACHED
+        elif integrator.n_steps >= max_steps:
+            ending = SeparableEnding.STEPS_SPENT
+        elif not (integrator.step(last - integrator.y[-1]) and field.is_within_doubles(integrator.y)):
+            ending = SeparableEnding.HORIZON
+        else:
+            kept.append(integrator.y.copy())
+            is_explicit.append(integrator.explicit is not None)
+            errors.append(field.tolerance(integrator.y))
+            ending, newton = _cancelled(field, integrator.y, newton)
     if ending is SeparableEnding.TIME_REACHED and len(kept) == 1:
         # Nothing moves until so late that no clock of doubles shows it: the end is where the start is.
         kept, is_explicit, errors = 2 * kept, [False], 2 * errors

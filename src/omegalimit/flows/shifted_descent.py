@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_count, check_finite, check_ndim, check_same_length, shape_text, to_float64
+from .._threads import on_one_blas_thread
 from ..trajectory import Cost
 
 _EPS = float(np.finfo(float).eps)
@@ -42,6 +43,7 @@ class ShiftedPath:
     ending: str
 
 
+@on_one_blas_thread
 def shifted_descent(
     X: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
@@ -90,6 +92,7 @@ def shifted_descent(
     )
 
 
+@on_one_blas_thread
 def shifted_flow(
     X: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],

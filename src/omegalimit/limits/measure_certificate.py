@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from .. import _html
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MeasureCertificate:
@@ -62,3 +64,11 @@ class MeasureCertificate:
         energy exceeds the least one by.
         """
         return self.mismatch + self.mismatch_slack
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "distance to the optimum": f"at most {_html.number(self.distance)}",
+            "method": self.method,
+            "inside the domain": self.bounded,
+        }
+        return _html.bounds(self, of="least free energy", facts=facts)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int8
 from numpy.typing import ArrayLike
 
+from .. import _html
 from .._checks import check_finite, shape_text, to_float64
 
 
@@ -108,3 +109,8 @@ class NetCertificate:
         check_finite(x, "X")
         rows = np.column_stack([x, np.ones(len(x))]) if self.bias else x
         return np.maximum(rows @ self.directions.T, 0.0) @ self.masses
+
+    def _repr_html_(self) -> str:
+        unique = "yes" if self.unique else self.uniqueness
+        facts = {"directions": self.n_directions, "total mass": self.total_mass, "unique": unique}
+        return _html.bounds(self, of="least regularised loss", facts=facts)

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEIGHT = 640  # of the frame in a notebook, in pixels
+# A notebook's theme is known by its text alone: the figures' greys are shades of that, on whatever ground it stands.
+_INK = "; ".join(
+    f"--{name}: color-mix(in srgb, currentColor {share}%, transparent)"
+    for name, share in (("ink", 100), ("faint", 60), ("grid", 15))
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +34,14 @@ class Page:
 
     def _repr_html_(self) -> str:
         return (
-            f'<iframe title="omegalimit page" srcdoc="{html.escape(self.html)}" '
+            f'<iframe title="omegalimit page" srcdoc="{html.escape(_in_frame(self.html))}" '
             f'style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
         )
+
+
+def _in_frame(page: str) -> str:
+    """The page for a `srcdoc`, whose links would lead to places in the notebook around it."""
+    return page.replace("<head>", '<head><base href="about:srcdoc">', 1)
 
 
 class Figures(Mapping[str, "Figure"]):
@@ -53,17 +63,33 @@ class Figures(Mapping[str, "Figure"]):
         return f"Figures({', '.join(self._figures)})"
 
     def _repr_html_(self) -> str:
-        from .svg import to_svg
+        shown = "".join(f"<div>{_shown(name, figure)}</div>" for name, figure in self.items())
+        return f'<div style="{_INK}; font-family: sans-serif">{shown}</div>'
 
-        # A notebook has no variables of ours: the figures' own colours on their own ground.
-        shown = (to_svg(f, name=f"notebook-{n}", title=n, description=n) for n, f in self._figures.items())
-        return '<div style="background: #ffffff; color: #222222">' + "".join(shown) + "</div>"
+
+def _shown(name: str, figure: "Figure") -> str:
+    """The figure under its title, which as a part of the picture would be cut off where that is narrow."""
+    from .page import caption, hidden_title
+    from .svg import to_svg
+
+    title = hidden_title(figure)
+    try:
+        said = title or name.replace("-", " ")
+        svg = to_svg(figure, name=f"notebook-{name}", title=said, description=caption(figure))
+    finally:
+        for text in figure.texts:
+            if title and text.get_text() == title:
+                text.set_visible(True)
+                text.set_in_layout(True)
+    width = 96 * figure.get_size_inches()[0]  # CSS has 96 pixels to the inch
+    return f'<p>{html.escape(said)}</p><div style="max-width: {width:.0f}px">{svg}</div>'
 
 
 def page(shown: Record | Folder | str | Path) -> Page:
     """The page of a record, or of a folder of records or of a sweep, or of either at a path.
 
-    Raises `ValueError` when there is no such record or folder.
+    Raises `ValueError` when there is no such record or folder, `TypeError` for anything else, findings included: a page
+    tells how to run it again, with which versions and seed, and that stands in a record.
     """
     if isinstance(shown, str | Path):
         shown = read(shown) if (Path(shown) / "record.json").exists() else open_folder(shown)
@@ -72,7 +98,8 @@ def page(shown: Record | Folder | str | Path) -> Page:
 
         return Page(page_of(shown))
     if not isinstance(shown, Folder):
-        raise TypeError(f"a page is made of a Record, a Folder, or the path of one; got {type(shown).__name__}.")
+        said = "a page is made of a Record, a Folder, or the path of one (`write_record` makes a record of findings)"
+        raise TypeError(f"{said}; got {type(shown).__name__}.")
     if shown.plan is None:
         from .compare import comparison
 

@@ -253,17 +253,17 @@ def figures_of(record: Record, *, prefix: str = "figure-") -> Iterator[tuple[str
     from . import figures  # Matplotlib: a second
 
     for name, figure in figures.draw(record).items():
-        title = _hidden_title(figure) or name.replace("-", " ")
-        yield name, title, _svg(figure, prefix + name, title), _caption(figure)
+        title = hidden_title(figure) or name.replace("-", " ")
+        yield name, title, _svg(figure, prefix + name, title), caption(figure)
 
 
 def _svg(figure: "Figure", name: str, title: str) -> Markup:
     from .svg import to_svg
 
-    return to_svg(figure, name=name, title=title, description=_caption(figure))
+    return to_svg(figure, name=name, title=title, description=caption(figure))
 
 
-def _hidden_title(figure: "Figure") -> str:
+def hidden_title(figure: "Figure") -> str:
     """The figure's title, which becomes the heading of the page's text and is taken out of the picture."""
     title = figure.get_suptitle()
     for text in figure.texts:
@@ -273,7 +273,7 @@ def _hidden_title(figure: "Figure") -> str:
     return title
 
 
-def _caption(figure: "Figure") -> str:
+def caption(figure: "Figure") -> str:
     """What is on the axes, and the panels by name."""
     shown = [axes for axes in figure.axes if axes.get_visible()]
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from .._html import remarks as remarks
 from ..claims import Kind, Outcome, Verdict
 from ..record import CounterResult, Writable, plain
 
@@ -130,16 +131,6 @@ def table(verdicts: Sequence[Verdict]) -> "Table":
             Text("; ".join(remarks(v))),
         )
     return rows
-
-
-def remarks(verdict: Verdict) -> list[str]:
-    """What stands beside the outcome: why it is undecided, which condition failed, what is outside the theorem."""
-    said = [] if verdict.undecided is None else [verdict.undecided]
-    said += [f"not met: {c.name}" for c in verdict.conditions if c.holds is False]
-    said += [f"not decided: {c.name}" for c in verdict.conditions if c.holds is None]
-    said += [f"outside the theorem: {a.name}" for a in verdict.assumptions if a.holds is False]
-    said += [f"assumption not decided: {a.name}" for a in verdict.assumptions if a.holds is None]
-    return said
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from .. import _html
 from ..certificate import BarrierCertificate, Certificate, LeastCertificate
 from ..limits.measure_certificate import MeasureCertificate
 from ..limits.net_certificate import NetCertificate
@@ -40,3 +41,7 @@ class Solution(Generic[AnyCertificate]):
     farkas: Float[np.ndarray, " N"] | None
     n_iterations: int
     cpu_seconds: float
+
+    def _repr_html_(self) -> str:
+        facts = {"status": self.status, "reason": self.reason, "iterations": self.n_iterations}
+        return _html.pairs({**facts, "CPU seconds": self.cpu_seconds}) + self.certificate._repr_html_()

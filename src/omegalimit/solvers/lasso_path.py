@@ -14,7 +14,9 @@ import scipy.sparse
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from .. import _html
 from .._checks import check_count
+from .._threads import on_one_blas_thread
 from ..limits.lasso_path import LassoCertificate, LassoPath
 from ._path_events import DONE, EVENT, NONE, STALLED, BoundaryPath, PathEvent
 from ._path_screen import run
@@ -77,7 +79,21 @@ class LassoSolution:
         share = (self.lam[p] - lam) / (self.lam[p] - self.lam[p + 1])
         return self.w(p) * (1 - share) + self.w(p + 1) * share
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "status": self.status,
+            "reason": self.reason,
+            "knots": self.n_knots,
+            "features that come in together": "yes" if self.tied else "none",
+            "unique": "yes"
+            if self.unique.all()
+            else f"not below {np.count_nonzero(~self.unique)} of {self.n_knots} knots",
+            "relative gap": self.certificate.gap,
+        }
+        return _html.pairs(facts, caption="Lasso path")
 
+
+@on_one_blas_thread
 def lasso_path(X: ArrayLike | LassoPath, y: ArrayLike | None = None, *, max_events: int | None = None) -> LassoSolution:
     """The path of `min 1/2 |Xw - y|^2 + lam |w|_1` from `|X'y|_inf` to zero, or its first `max_events` events.
 

@@ -16,7 +16,9 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
 
+from .. import _html
 from .._checks import check_count
+from .._threads import on_one_blas_thread
 from ..limits.saddle_path import Knots, PathCertificate, SaddlePath
 from ._path_events import DONE, EVENT, NONE, STALLED, BoundaryPath, PathEvent
 from ._path_screen import run
@@ -101,7 +103,21 @@ class PathSolution:
         """`X'R` at the start of plateau `p`, shape `(d,)`."""
         return self.limit.products(self.knots.R[p])
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "status": self.status,
+            "reason": self.reason,
+            "plateaus": self.n_plateaus,
+            "features that come in together": "yes: outside the theorem" if self.tied else "none",
+            "unique": "yes"
+            if self.unique.all()
+            else f"not on {np.count_nonzero(~self.unique)} of {self.n_plateaus} plateaus",
+            "conditions hold to": self.certificate.worst,
+        }
+        return _html.pairs(facts, caption="path from saddle to saddle")
 
+
+@on_one_blas_thread
 def saddle_path(limit: SaddlePath, *, max_events: int | None = None) -> PathSolution:
     """The whole path of `limit`, or its first `max_events` events.
 

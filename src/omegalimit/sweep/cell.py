@@ -90,6 +90,9 @@ def _load_own(name: str) -> type[AbstractSystem]:
             module = importlib.import_module(place)
     except (ImportError, OSError, SyntaxError) as error:
         raise ValueError(f"there is no system {name!r}: {place!r} cannot be imported: {error}.") from error
+    except Exception as error:  # the user's own code ran, and whatever it raises is no fault of ours
+        told = f"{type(error).__name__}: {error}"
+        raise ValueError(f"there is no system {name!r}: {place!r} cannot be imported: {told}.") from error
     found = getattr(module, cls, None)
     if not (isinstance(found, type) and issubclass(found, AbstractSystem)):
         raise ValueError(

@@ -222,10 +222,10 @@ def make_plan(
 
 
 def _once(field: str, values: Sequence[Any], notes: list[str]) -> list[Any]:
-    """The values without repetitions, which are told."""
+    """The values without repetitions, which are told; those are one that have one address, as 1 and 1.0."""
     seen: dict[str, Any] = {}
     for value in values:
-        seen.setdefault(json.dumps(plain(value), sort_keys=True) + type(value).__name__, value)
+        seen.setdefault(json.dumps(_canonical(value), sort_keys=True), value)
     if len(seen) < len(values):
         notes.append(f"{field}: {len(values) - len(seen)} of {len(values)} values are repetitions, run once.")
     return list(seen.values())
