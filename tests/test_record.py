@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from omegalimit._stored import file_sha256, read_arrays
 from omegalimit.catalogue import Findings
 from omegalimit.claims import Assumption, Kind, Verdict
 from omegalimit.record import About, CounterResult, plain, prepare, read, verdict_from_json, verdict_to_json, write
@@ -160,6 +161,16 @@ def test_without_its_arrays_a_record_is_read_without_xarray(stored):
     assert said == "{} 2 set()\n"
 
 
+def test_a_record_is_read_without_dask(stored):
+    """Where Dask is installed, xarray would import it to look at each array."""
+    program = (
+        "import sys; from omegalimit.record import read; r = read(sys.argv[1]); "
+        "print(len(r.arrays), {'dask.array', 'distributed'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", program, stored], capture_output=True, text=True, check=True).stdout
+    assert said == f"{len(read(stored).arrays)} set()\n"
+
+
 def test_the_verdicts_of_a_record_as_a_dataset(stored):
     dataset = read(stored).dataset()
     assert dict(dataset.sizes) == {"verdict": 2}
@@ -202,20 +213,21 @@ def all_kinds() -> dict[str, xr.Dataset]:
 
 
 def test_arrays_are_written_as_xarray_writes_them(tmp_path):
-    """xarray reads the same from our file as from its own; and so do we."""
+    """xarray reads the same from our file as from its own; and so do we, from both."""
     arrays = all_kinds()
     theirs = tmp_path / "theirs.nc"
     for group, dataset in arrays.items():
         dataset.to_netcdf(theirs, group=group, mode="a" if theirs.exists() else "w", engine="h5netcdf")
     path = write(Findings(verdicts=(), arrays=arrays), folder=tmp_path, system="s", seed=1)
     expected, found = (xr.open_groups(file, engine="h5netcdf") for file in (theirs, path / "arrays.nc"))
-    mine = read(path).arrays
-    assert set(mine) == set(arrays)
     for group in arrays:
         xr.testing.assert_identical(found[f"/{group}"].load(), expected[f"/{group}"].load())
-        xr.testing.assert_identical(mine[group], expected[f"/{group}"])
-        for name, variable in mine[group].variables.items():
-            assert variable.dtype.kind == expected[f"/{group}"][name].dtype.kind
+    for mine in (read(path).arrays, read_arrays(theirs, file_sha256(theirs))):
+        assert set(mine) == set(arrays)
+        for group in arrays:
+            xr.testing.assert_identical(mine[group], expected[f"/{group}"])
+            for name, variable in mine[group].variables.items():
+                assert variable.dtype.kind == expected[f"/{group}"][name].dtype.kind
     for opened in (*expected.values(), *found.values()):
         opened.close()
 

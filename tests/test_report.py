@@ -1,15 +1,18 @@
 """Figures, table and progress, from made-up records."""
 
 import io
+import re
 
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from _records import record
 from omegalimit.claims import Assumption, Kind, Verdict
 from omegalimit.report import figures, table
+from omegalimit.report.figures._shared import plain_ticks
 from omegalimit.report.progress import Lines, remaining, shown
 
 
@@ -55,6 +58,44 @@ def test_every_figure_is_made_and_shows_something(tmp_path):
 
 def lines(axes) -> dict[str, np.ndarray]:
     return {line.get_label(): np.asarray(line.get_xydata()) for line in axes.get_lines()}
+
+
+def test_ticks_of_logarithmic_axes_are_text_and_say_the_same():
+    """Powers, their multiples on a short axis, a base of 2 and an axis through zero, against Matplotlib's formulas."""
+
+    def spoken(text: str) -> str:
+        text = re.sub(r"[⁻⁰¹²³⁴-⁹]+", lambda m: "^{" + m[0].translate(plain) + "}", text.replace("−", "-"))
+        return text.replace("×", r"\times")
+
+    plain = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    figure, seen = Figure(figsize=(4, 16)), set()
+    for row, (low, high, scale) in enumerate(
+        ((1e-13, 1e-8, {}), (2e-3, 7e-3, {}), (1.0, 64.0, {"base": 2}), (-1e4, 1e5, {"linthresh": 1}))
+    ):
+        axes = figure.add_subplot(4, 1, row + 1)
+        axes.set_yscale("symlog" if low < 0 else "log", **scale)
+        axes.set_ylim(low, high)
+        n_minor = len(axes.get_yticks(minor=True))
+        formulas = [
+            (axes.yaxis.get_minor_formatter() if minor else axes.yaxis.get_major_formatter()).format_ticks(
+                list(axes.get_yticks(minor=minor))
+            )
+            for minor in (False, True)
+        ]
+        plain_ticks(figure)
+        texts = [text.get_text() for text in axes.get_yticklabels()]
+        small = [text.get_text() for text in axes.get_yticklabels(minor=True)]
+        wanted = [re.sub(r"\$\\mathdefault\{(.*)\}\$", r"\1", text) for text in formulas[0]]
+        assert [spoken(text) for text in texts] == wanted
+        if row == 0:  # only the powers are marked
+            assert n_minor > 0
+            assert small == []
+        else:
+            wanted = [re.sub(r"\$\\mathdefault\{(.*)\}\$", r"\1", text) for text in formulas[1]]
+            assert [spoken(text) for text in small] == wanted
+        seen |= set(texts) | set(small)
+    assert {"10⁻¹²", "3×10⁻³", "2⁴", "−10³", "0"} <= seen
+    assert not any("$" in text for text in seen)
 
 
 def test_the_figures_show_the_numbers_of_the_record():

@@ -2,8 +2,8 @@
 
 A NetCDF 4 file is an HDF5 file in which each dimension is a dimension scale, its own variable or an empty stand-in, and
 each variable names the numbers of its dimensions. It is written by h5py itself: xarray's own writer opens the file anew
-for each group, and h5netcdf looks all dimensions up again for each variable, 3 ms for each of a hundred. It is read by
-h5netcdf, in half of the time of xarray's reader. Source of the layout: Unidata, NetCDF-4 file format specification.
+for each group, and h5netcdf looks all dimensions up again for each variable, 3 ms for each of a hundred, to write as to
+read. Source of the layout: Unidata, NetCDF-4 file format specification.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable.%10d"
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable."  # and its length in ten places
 _NO_COORDINATE = "_nc4_non_coord_"  # before the name of a variable that bears a dimension's name and is not its scale
 
 
@@ -94,7 +94,7 @@ def _write_group(group: Any, dataset: "xr.Dataset", numbers: Iterator[int]) -> N
         else:
             # An empty dimension is one without a limit: NetCDF has no others.
             made = group.create_dataset(name, (size,), dtype=">f4", **({} if size else {"maxshape": (None,)}))
-            title = _NO_VARIABLE % size
+            title = _NO_VARIABLE + b"%10d" % size
         scales[name] = number, _ = next(numbers), made
         made.attrs.create("_Netcdf4Dimid", number, dtype=np.int32)
         h5py.h5ds.set_scale(made.id, title)
@@ -161,47 +161,75 @@ def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, sha256: str) -> "dict[str, xr.Dataset]":
-    import h5netcdf
+    import h5py
 
     if not path.is_file():
         raise ValueError(f"`{path.name}` is missing")
     if (found := file_sha256(path)) != sha256:
         raise ValueError(f"`{path.name}` is damaged or cut short: its SHA-256 is {found}, and {sha256} was recorded")
     try:
-        with h5netcdf.File(path, "r") as file:
-            return {name: _read_group(group) for name, group in _groups(file) if group.variables or len(group.attrs)}
+        with h5py.File(path, "r") as file:
+            made = {name: _read_group(group) for name, group in _groups(file)}
     except (OSError, KeyError) as error:
         raise ValueError(f"`{path.name}` cannot be opened as NetCDF: {error}") from None
+    return {name: dataset for name, dataset in made.items() if dataset.variables or dataset.attrs}
 
 
 def _groups(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every group of the file, by its path, in the order of writing where the file keeps it."""
-    if name:
-        yield name, group
-    for part, inner in group.groups.items():
-        yield from _groups(inner, f"{name}/{part}" if name else part)
+    import h5py
+
+    for part, inner in group.items():
+        if isinstance(inner, h5py.Group):
+            path = f"{name}/{part}" if name else part
+            yield path, inner
+            yield from _groups(inner, path)
 
 
 def _read_group(group: Any) -> "xr.Dataset":
-    """The group as `_write_group` wrote it, or xarray: by h5netcdf itself, in half the time of xarray's reader."""
+    """The group as `_write_group` wrote it, or xarray."""
+    import h5py
     import numpy as np
     import xarray as xr
 
-    variables, coordinates = {}, set(group.dimensions)
-    attributes = dict(group.attrs)
-    coordinates |= set(str(attributes.pop("coordinates", "")).split())
-    for name, variable in group.variables.items():
-        notes = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
+    attributes = _read_attributes(group)
+    coordinates = set(str(attributes.pop("coordinates", "")).split())
+    variables = {}
+    for place, stored in group.items():
+        if isinstance(stored, h5py.Group):
+            continue
+        if "CLASS" in stored.attrs:  # a dimension
+            if stored.attrs["NAME"].startswith(_NO_VARIABLE):
+                continue
+            coordinates.add(place)
+            dims = (place,)
+        else:
+            scales = stored.attrs.get("DIMENSION_LIST", ())
+            dims = tuple(group[scale[0]].name.rpartition("/")[2] for scale in scales)
+        name, notes = place.removeprefix(_NO_COORDINATE), _read_attributes(stored)
         coordinates |= set(str(notes.pop("coordinates", "")).split())
-        values = np.asarray(variable[...])
+        values = np.asarray(stored[...])
         if notes.get("dtype") == "bool":
             del notes["dtype"]
             values = values.astype(bool)
         if values.dtype.kind == "O":
             values = _decoded(values)
-        variables[name] = (variable.dimensions, values, {key: _attribute(value) for key, value in notes.items()})
-    made = xr.Dataset(variables, attrs={key: _attribute(value) for key, value in attributes.items()})
-    return made.set_coords([name for name in variables if name in coordinates])
+        # `fastpath`: values are arrays already; else xarray would import the whole of Dask to see whether they are its.
+        variables[name] = xr.Variable(dims, values, notes, fastpath=True)
+    return xr.Dataset(variables, attrs=attributes).set_coords([name for name in variables if name in coordinates])
+
+
+_NOT_OURS = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_FillValue"}
+
+
+def _read_attributes(place: Any) -> dict[str, Any]:
+    """The attributes but for the layout's own; one number as a number, as xarray gives it."""
+    made = {}
+    for name in place.attrs:
+        if name not in _NOT_OURS:
+            value = place.attrs[name]
+            made[name] = value[0] if getattr(value, "shape", None) == (1,) else value
+    return made
 
 
 def _decoded(values: Any) -> Any:
@@ -210,11 +238,6 @@ def _decoded(values: Any) -> Any:
 
     text = [entry.decode() if isinstance(entry, bytes) else str(entry) for entry in values.ravel()]
     return np.array(text, dtype=str).reshape(values.shape)
-
-
-def _attribute(value: Any) -> Any:
-    """An attribute as xarray gives it: one number as a number."""
-    return value[0] if getattr(value, "shape", None) == (1,) else value
 
 
 def file_sha256(path: Path) -> str:

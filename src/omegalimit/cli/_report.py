@@ -1,5 +1,7 @@
 """`omegalimit report` and `omegalimit list DIR`: records in, a page or a list out; nothing is run."""
 
+import atexit
+import gc
 import json
 import os
 import secrets
@@ -19,6 +21,7 @@ def command(arguments: list[str]) -> int:
     parser = Parser(prog="omegalimit report", description=_ABOUT, allow_abbrev=False)
     parser.add_argument("paths", metavar="DIR", nargs="+", help="a record, a folder of records or of a sweep; or two")
     parser.add_argument("--out", metavar="FILE", help="write the page here instead")
+    atexit.register(gc.freeze)  # else Python looks through all that was drawn once more before it ends
     options = parser.parse_args(arguments)
     paths = [Path(path) for path in options.paths]
     if len(paths) > 2:

@@ -101,6 +101,10 @@ def dask(
                 {
                     "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
                     "distributed.admin.tick.limit": "1h",  # a cell that holds the interpreter is no fault
+                    # What wakes often takes its time from the cells: by default 4% of each core.
+                    "distributed.admin.tick.interval": "1s",
+                    "distributed.admin.system-monitor.interval": "5s",
+                    "distributed.scheduler.active-memory-manager.start": False,
                     "distributed.worker.profile.enabled": False,
                 }
             )

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ...record import Record
 from . import alignment, attention, collapse, diagonal, monomial, quadratic, shifted, sign, stopping
-from ._shared import STYLE
+from ._shared import STYLE, plain_ticks
 
 _MODULES = (attention, diagonal, quadratic, shifted, alignment, sign, stopping, collapse, monomial)
 
@@ -29,4 +29,7 @@ def draw(record: Record) -> dict[str, Figure]:
     """The figures of the record by name, those that have data."""
     with matplotlib.rc_context(STYLE):
         made = {name: figure for module in _MODULES for name, figure in module.draw(record).items()}
-    return {name: figure for name, figure in made.items() if figure is not None}
+    drawn = {name: figure for name, figure in made.items() if figure is not None}
+    for figure in drawn.values():
+        plain_ticks(figure)
+    return drawn

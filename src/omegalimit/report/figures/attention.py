@@ -164,6 +164,7 @@ def _attention(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     figure = figure_of(1.4 + 2.6 * columns, 0.9 + sum(heights))
     axes = figure.subplots(len(shown), columns, squeeze=False, gridspec_kw={"height_ratios": heights})
     image = None
+    same_tokens = len({stages.shape[-1] for stages in maps.values()}) == 1
     for row, (name, data) in enumerate(shown.items()):
         stages = [str(s) for s in np.asarray(data["stage"])] if "stage" in data else [""] * len(maps[name])
         for column in range(columns):
@@ -172,6 +173,8 @@ def _attention(groups: Mapping[str, Mapping[str, Any]]) -> Figure | None:
                 continue
             image = _map(axes[row, column], maps[name][column], data)
             axes[row, column].set_title(f"{name}: {stages[column]}")
+            below = same_tokens and row < len(shown) - 1
+            axes[row, column].tick_params(labelleft=column == 0, labelbottom=not below)
         axes[row, 0].set_ylabel("input")
     for bottom in axes[-1]:
         bottom.set_xlabel("token")
@@ -194,8 +197,9 @@ def _map(axes: Axes, attention: np.ndarray, data: Mapping[str, Any]) -> Any:
             paint: dict[str, Any] = {"facecolors": "none", "edgecolors": colours} if marker == "o" else {"c": colours}
             paint |= {"s": scale * size, "linewidths": 1.2}
             axes.scatter(tokens, np.arange(len(tokens)), marker=marker, **paint)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, nbins=6))
+    for axis, n in zip((axes.yaxis, axes.xaxis), attention.shape, strict=True):
+        ticks = np.asarray(MaxNLocator(integer=True, min_n_ticks=1, nbins=6).tick_values(0, n - 1))
+        axis.set_ticks(ticks[(ticks >= 0) & (ticks <= n - 1)])
     return image
 
 
