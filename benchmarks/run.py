@@ -9,7 +9,8 @@ beside a loop of fits; directions: time to a given angle to the maximum margin b
 stopping: a grid of descents beside a plain loop; langevin: noisy gradient descent on 1e5 neurons beside a plain loop;
 ranks: exact generic ranks of monomial networks beside a loop of SVDs; early_stopped: the estimator beside
 LogisticRegressionCV and a hard margin on real data; growth: time, memory and operations with n, L, d; startup: fresh
-processes. It needs the extra `benchmarks` (CVXPY with its solvers, diffrax).
+processes; sweep: what a sweep costs beside a loop; pages: the report of each system.
+It needs the extra `benchmarks` (CVXPY with its solvers, diffrax).
 The whole takes some hours, most of it rivals that run into their limit of 120 CPU seconds; `--quick` some minutes.
 """
 
@@ -26,12 +27,14 @@ import growth
 import langevin
 import margins
 import nuclear
+import pages
 import paths
 import quadratic
 import ranks
 import saddles
 import startup
 import stopping
+import sweep
 
 BENCHMARKS = {
     "nuclear": nuclear,
@@ -48,6 +51,8 @@ BENCHMARKS = {
     "early_stopped": early_stopped,
     "growth": growth,
     "startup": startup,
+    "sweep": sweep,
+    "pages": pages,
 }
 
 

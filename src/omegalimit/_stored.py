@@ -1,7 +1,7 @@
 """What records are made of: JSON's own types, and labelled arrays in NetCDF.
 
-A NetCDF 4 file is an HDF5 file in which each dimension is a dimension scale, its own variable or an empty stand-in, and
-each variable names the numbers of its dimensions. It is written by h5py itself: xarray's own writer opens the file anew
+A NetCDF 4 file is an HDF5 file in which each dimension is a dimension scale, its own variable or an empty stand-in, to
+which the variables are attached. It is written by h5py itself: xarray's own writer opens the file anew
 for each group, and h5netcdf looks all dimensions up again for each variable, 3 ms for each of a hundred, to write as to
 read. Source of the layout: Unidata, NetCDF-4 file format specification.
 """
@@ -85,43 +85,46 @@ def _write_group(group: Any, dataset: "xr.Dataset", numbers: Iterator[int]) -> N
     import h5py
     import numpy as np
 
-    scales: dict[str, tuple[int, Any]] = {}
+    scales: dict[str, Any] = {}
     own = {str(dim) for dim in dataset.sizes if dim in dataset.variables and dataset.variables[dim].dims == (dim,)}
+    # As xarray does: what are coordinates beyond the dimensions' own is told by the variables that they go with.
+    beyond = {str(c): set(dataset.variables[c].dims) for c in dataset.coords if c not in dataset.dims}
+    told = set()
+
+    def write(place: str, name: Any) -> Any:
+        variable, attributes = dataset.variables[name], {}
+        if name in dataset.data_vars and (along := [c for c, dims in beyond.items() if dims <= set(variable.dims)]):
+            told.update(along)
+            attributes["coordinates"] = " ".join(along)
+        return _write_variable(group, place, str(name), variable, attributes)
+
     for dim, size in dataset.sizes.items():
         if (name := str(dim)) in own:
-            made = _write_variable(group, name, dataset, dim)
+            made = write(name, dim)
             title = name.encode()
         else:
             # An empty dimension is one without a limit: NetCDF has no others.
             made = group.create_dataset(name, (size,), dtype=">f4", **({} if size else {"maxshape": (None,)}))
             title = _NO_VARIABLE + b"%10d" % size
-        scales[name] = number, _ = next(numbers), made
-        made.attrs.create("_Netcdf4Dimid", number, dtype=np.int32)
+        scales[name] = made
+        made.attrs.create("_Netcdf4Dimid", next(numbers), dtype=np.int32)
         h5py.h5ds.set_scale(made.id, title)
-        if name in own:
-            made.attrs.create("_Netcdf4Coordinates", [number], dtype=np.int32)
     for key, variable in dataset.variables.items():
-        if (name := str(key)) in own:
-            continue
-        made = _write_variable(group, _NO_COORDINATE + name if name in scales else name, dataset, key)
-        along = [scales[str(dim)] for dim in variable.dims]
-        if along:
-            made.attrs.create("_Netcdf4Coordinates", [number for number, _ in along], dtype=np.int32)
-        for axis, (_, scale) in enumerate(along):
-            h5py.h5ds.attach_scale(made.id, scale.id, axis)
-    told = {str(c) for name in dataset.data_vars for c in dataset[name].coords}
+        if (name := str(key)) not in own:
+            made = write(_NO_COORDINATE + name if name in scales else name, key)
+            for axis, dim in enumerate(variable.dims):
+                h5py.h5ds.attach_scale(made.id, scales[str(dim)].id, axis)
     attributes = _attributes(dataset.attrs)
-    if rest := [str(c) for c in dataset.coords if c not in dataset.dims and str(c) not in told]:
+    if rest := [c for c in beyond if c not in told]:
         attributes["coordinates"] = " ".join(rest)
     _put(group, attributes)
 
 
-def _write_variable(group: Any, place: str, dataset: "xr.Dataset", name: Any) -> Any:
+def _write_variable(group: Any, place: str, name: str, variable: "xr.Variable", attributes: dict[str, Any]) -> Any:
     import h5py
     import numpy as np
 
-    variable = dataset.variables[name]
-    values, attributes = np.asarray(variable.values), _attributes(variable.attrs)
+    values, attributes = np.asarray(variable.values), _attributes(variable.attrs) | attributes
     kind = values.dtype.kind
     if kind == "b":  # NetCDF has no truth values; xarray's own mark for them
         values, attributes["dtype"] = values.astype(np.int8), "bool"
@@ -132,12 +135,6 @@ def _write_variable(group: Any, place: str, dataset: "xr.Dataset", name: Any) ->
     dtype = h5py.string_dtype() if kind in "OU" else values.dtype
     empty = {"maxshape": tuple(n or None for n in values.shape)} if 0 in values.shape else {}
     made = group.create_dataset(place, values.shape, dtype=dtype, data=values if values.size else None, **empty)
-    if kind == "f":
-        attributes["_FillValue"] = values.dtype.type(np.nan)
-    # As xarray does: what are coordinates beyond the dimensions' own is told by the variables that they go with.
-    along = [str(c) for c in dataset.coords if c not in dataset.dims and set(dataset[c].dims) <= set(variable.dims)]
-    if name in dataset.data_vars and along:
-        attributes["coordinates"] = " ".join(along)
     _put(made, attributes)
     return made
 

@@ -5,6 +5,7 @@ What runs where the cell runs: in this process, or in a worker of any machine th
 
 import dataclasses
 import datetime
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -79,6 +80,7 @@ def resolve(system: str | type[AbstractSystem]) -> tuple[str, type[AbstractSyste
     return f"{system.__module__}:{system.__qualname__}", system
 
 
+@functools.cache  # a thousand modules are looked through
 def _load_own(name: str) -> type[AbstractSystem]:
     place, _, cls = name.rpartition(":")
     try:
