@@ -63,7 +63,7 @@ def configuration(text: str, names: Iterable[str]) -> str:
 
 
 def make_reports(names: Iterable[str], folder: Path) -> dict[str, Path]:
-    """The page of each system's default run, which is run where there is no record of this version.
+    """The page of each system's default run with its counter-instances, run where there is no record of this version.
 
     Every page is made again from its record: a record kept from before has the page of the code of then.
     """
@@ -73,13 +73,13 @@ def make_reports(names: Iterable[str], folder: Path) -> dict[str, Path]:
     version, found = importlib.metadata.version("omegalimit"), {}
     for path in sorted(folder.glob("*/record.json")):
         record = read(path.parent, arrays=False)
-        if record.command == ("run", record.system) and record.versions["omegalimit"] == version:
+        if record.command == ("run", record.system, "--with-counters") and record.versions["omegalimit"] == version:
             found[record.system] = path.parent
     missing = [name for name in names if name not in found]
 
     def run(name: str) -> Path:
         print(f"runs {name}", flush=True)
-        command = [sys.executable, "-m", "omegalimit", "run", name, "--out", str(folder), "--quiet"]
+        command = [sys.executable, "-m", "omegalimit", "run", name, "--with-counters", "--out", str(folder), "--quiet"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1, 3):
             raise SystemExit(f"build_docs: {name} gave no report: {done.stderr}")
