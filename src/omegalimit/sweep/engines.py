@@ -35,7 +35,7 @@ other code is compiled, and the verdicts would not be those of a run in its own 
 _PATIENCE = 180.0  # seconds without any worker, after which a sweep ends; what was finished is kept
 _ALLOWED_DEATHS = 2  # of workers under one cell, before the cell is given up
 _MOST_AT_ONCE = 16  # cells handed to a worker together, where they are quick
-_A_WHILE = 0.25  # seconds after which a worker gives back what it was handed and has not begun
+_A_WHILE = 1.0  # seconds after which a worker gives back what it was handed and has not begun
 _SLURM = {"queue", "account", "memory", "walltime", "job_extra_directives", "job_script_prologue", "interface"}
 
 
