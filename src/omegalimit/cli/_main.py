@@ -28,14 +28,14 @@ from ._shared import USAGE, Parser, complain, one_line, reader_left
 _BUG, _INTERRUPTED = 70, 130
 _EPILOG = """exit status of run: 0 all claims hold; 1 a claim fails; 3 none fails, some are inconclusive;
 2 wrong usage or bad input; 130 interrupted. With --counter: 0 when every counter-instance fails as it
-should, else 1."""
+should, else 1. With --seeds: as `omegalimit sweep`, 4 when a cell gave no verdict."""
 _RUNS = Path("runs")
 _RUN_HELP = f"""usage: omegalimit run NAME [--data FILE] [--weights FILE] [--seed N | --seeds A:B] [--counter NAME|all]
                           [--with-counters] [--out DIR | --no-record] [--json] [--quiet] [the system's own options]
 
 Runs the system NAME of the catalogue, judges every claim, prints the verdicts, and leaves a record with its page,
-`report.html`, in the folder `{_RUNS}`. With --seeds A:B it is run for every seed from A to B, B left out, as
-`omegalimit sweep` does.
+`report.html`, in the folder `{_RUNS}`. With --seeds A:B (or A:B:STEP, or 1,5,9) it is run for every seed
+from A to B, B left out, as `omegalimit sweep` does, whose options --workers, --timeout and --retry it takes too.
 `omegalimit run NAME --help` has all options of NAME; `omegalimit list` has the names.
 
 {_EPILOG}"""

@@ -49,7 +49,7 @@ def _parser(prog: str, *, target: bool) -> argparse.ArgumentParser:
         "--workers",
         type=_number(int),
         metavar="N",
-        help="processes here; 1: in this process. All processors if not given",
+        help="processes here, by Dask; 1: in this process. If not given: as many as processors where Dask is installed",
     )
     add("--scheduler", metavar="ADDRESS", help="a Dask scheduler to run on")
     if target:
